@@ -6,7 +6,7 @@ Rule numbers (R1 …) are those of the design; they are quoted in the tests.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import assert_never
 
 
@@ -29,16 +29,15 @@ class Disposition(StrEnum):
     REJECTED = "rejected"
 
 
-class Rank(int):
-    """Who is claimed first (R18): `FIRST` before `HELD` before `REFUSED`, each by its oldest `next_offer_at`."""
+class Rank(IntEnum):
+    """Who is claimed first (R18), within a rank by the oldest `next_offer_at`."""
 
-
-FIRST = Rank(0)
-"""First offers, and rows whose next offer falls into the last hold of their window."""
-HELD = Rank(1)
-"""Rows that ride an outage out or back off."""
-REFUSED = Rank(2)
-"""Rows that a quota or a throttle refused: they never hold up another namespace."""
+    FIRST = 0
+    """First offers, and rows whose next offer falls into the last hold of their window."""
+    HELD = 1
+    """Rows that ride an outage out or back off."""
+    REFUSED = 2
+    """Rows that a quota or a throttle refused: they never hold up another namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,8 @@ def decide(row: Row, outcome: Outcome, policy: Policy) -> Decision:
     verdict = outcome.verdict
     match verdict.disposition:
         case Disposition.PLACED:
-            assert verdict.pod_name is not None and verdict.pod_uid is not None  # R1: a 201 with a Pod
+            assert verdict.pod_name is not None  # R1: Placed is a whole 201 with a Pod
+            assert verdict.pod_uid is not None
             return Place(verdict.pod_name, verdict.pod_uid)
         case Disposition.UNAVAILABLE:
             if policy.unavailable_spends_attempts:
@@ -199,20 +199,18 @@ def _ride_out(row: Row, outcome: Outcome, policy: Policy) -> Decision:
         next_offer_at,
         row.dispatch_attempts,
         since,
-        FIRST if next_offer_at >= last_hold_begins else HELD,
+        Rank.FIRST if next_offer_at >= last_hold_begins else Rank.HELD,
         f"held: Kubernetes API unavailable: {cause}",
     )
 
 
 def _wait_for_room(row: Row, outcome: Outcome, policy: Policy) -> ReOffer:
-    wait_s = min(
-        max(policy.backpressure_delay_s, outcome.verdict.retry_after_s or 0.0), policy.backpressure_max_s
-    )
+    wait_s = min(max(policy.backpressure_delay_s, outcome.verdict.retry_after_s or 0.0), policy.backpressure_max_s)
     return ReOffer(
         outcome.ended_at + timedelta(seconds=wait_s),
         row.dispatch_attempts,
         None,  # the API answered: the outage is over (R8)
-        REFUSED,
+        Rank.REFUSED,
         f"held: backpressure: {outcome.verdict.cause}",
     )
 
@@ -222,7 +220,7 @@ def _next_tick(row: Row, outcome: Outcome, policy: Policy) -> ReOffer:
         outcome.ended_at + timedelta(seconds=policy.tick_s),
         row.dispatch_attempts,
         row.dispatch_unavailable_since,  # nothing was sent, so nothing was learnt (R8)
-        HELD if row.dispatch_unavailable_since or row.dispatch_attempts else FIRST,
+        Rank.HELD if row.dispatch_unavailable_since or row.dispatch_attempts else Rank.FIRST,
         f"held: deferred: {outcome.verdict.cause}",
     )
 
@@ -236,6 +234,6 @@ def _spend_an_attempt(row: Row, outcome: Outcome, policy: Policy) -> Decision:
         outcome.ended_at + timedelta(seconds=backoff_s(attempts, policy)),
         attempts,
         None,  # the API answered: the outage is over (R8)
-        HELD,
+        Rank.HELD,
         f"held: rejected {attempts} of {policy.attempts} times: {cause}",
     )

@@ -29,13 +29,13 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 
 class State(StrEnum):
-    """Where a task instance stands.
+    """Where a task instance stands: who moves it on, and what strands it.
 
     | state | moved on by | stranded by |
     |---|---|---|
-    | scheduled | a claim, then its settlement; RUNNING of a pod whose create lost its answer | no leader; a claim that died (re-offered at `claim_until`, R20) |
-    | queued | RUNNING (R11); the settlement of its create | a pod that never reports (re-placed, R20); a dead claim |
-    | running | the agent's end report (R16) | a lost agent (re-placed at `lease_until`, R15/R20) |
+    | scheduled | a claim and its settlement; RUNNING, if the answer was lost | no leader; a dead claim (R20) |
+    | queued | RUNNING (R11); the settlement of its create | a pod that never reports; a dead claim (R20) |
+    | running | the agent's end report (R16) | a lost agent: re-placed at `lease_until` (R15, R20) |
     | up_for_retry | the planner, after the delay (R21) | no leader |
     | up_for_reschedule | the planner, when due again (R21) | no leader |
     | success, failed | nobody; a clear opens a new try (R21) | – |

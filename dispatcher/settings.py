@@ -71,9 +71,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", validate_default=True)
 
-    profile: Profile = Field(
-        Profile.FULL, description="full: the production constants; quick: a tenth of them"
-    )
+    profile: Profile = Field(Profile.FULL, description="full: the production constants; quick: a tenth of them")
     mode: Mode = Field(Mode.BUFFERED, description="dispatch path: tick or buffered workers (R18)")
     policy: PolicyName = Field(PolicyName.WINDOW, description="window, or attempts-only: the rule before it")
     replica: str = Field(
@@ -115,18 +113,12 @@ class Settings(BaseSettings):
     )
     outcome_log: Path | None = Field(None, description="file that gets one JSON line a create outcome")
     log_format: str = Field("json", pattern="^(json|console)$", description="json or console")
-    log_level: str = Field(
-        "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning, error"
-    )
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning, error")
 
-    window_s: float = _seconds(
-        900, 1, 86_400, "outlasts a control-plane upgrade; longer is an operator's outage (R4)"
-    )
+    window_s: float = _seconds(900, 1, 86_400, "outlasts a control-plane upgrade; longer is an operator's outage (R4)")
     hold_min_s: float = _seconds(5, 0.1, 600, "shortest hold of an unavailable row (R5)")
     hold_max_s: float = _seconds(60, 0.2, 3_600, "longest hold, so that a recovery is noticed within it (R5)")
-    offer_lead_s: float = _seconds(
-        3, 0, 60, "taken off the longest hold: tick, limiter wait and the create (R5)"
-    )
+    offer_lead_s: float = _seconds(3, 0, 60, "taken off the longest hold: tick, limiter wait and the create (R5)")
     attempts: int = Field(6, ge=1, le=100, description="rejections that fail a row, 1 to 100 (R6)")
     backoff_s: float = _seconds(5, 0.1, 600, "after the first rejection, doubling (R6)")
     create_deadline_s: float = _seconds(
@@ -136,23 +128,13 @@ class Settings(BaseSettings):
     backpressure_max_s: float = _seconds(60, 0.1, 3_600, "cap on Retry-After")
 
     tick_s: float = _seconds(1, 0.02, 60, "pause of the loop that found less than it asked for (R18)")
-    slots: int = Field(
-        64, ge=1, le=10_000, description="creates under way at once, or workers, 1 to 10000 (R18)"
-    )
-    buffer: int = Field(
-        1024, ge=1, le=100_000, description="rows the workers' buffer holds, 1 to 100000 (R18)"
-    )
-    buffer_wait_s: float = _seconds(
-        10, 0.1, 600, "a row that waits in the buffer for longer is deferred (R18)"
-    )
-    rate_limit: float = Field(
-        400, ge=0, le=100_000, description="creates a second, 0 is unlimited (Deferred)"
-    )
+    slots: int = Field(64, ge=1, le=10_000, description="creates under way at once, or workers, 1 to 10000 (R18)")
+    buffer: int = Field(1024, ge=1, le=100_000, description="rows the workers' buffer holds, 1 to 100000 (R18)")
+    buffer_wait_s: float = _seconds(10, 0.1, 600, "a row that waits in the buffer for longer is deferred (R18)")
+    rate_limit: float = Field(400, ge=0, le=100_000, description="creates a second, 0 is unlimited (Deferred)")
     rate_burst: int = Field(800, ge=1, le=200_000, description="creates at once before the rate applies")
     rate_wait_s: float = _seconds(2, 0, 60, "longest wait for the rate limiter, then Deferred")
-    claim_margin_s: float = _seconds(
-        10, 0.1, 600, "added to a claim's own deadlines before it counts as dead"
-    )
+    claim_margin_s: float = _seconds(10, 0.1, 600, "added to a claim's own deadlines before it counts as dead")
 
     heartbeat_s: float = _seconds(20, 0.5, 600, "agents renew their lease (R15)")
     lease_s: float = _seconds(90, 2, 3_600, "a silent agent is replaced after this (R15)")
@@ -166,9 +148,7 @@ class Settings(BaseSettings):
     @field_validator("advertise_urls", "signing_keys", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
-        return (
-            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        )
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
     @model_validator(mode="before")
     @classmethod
