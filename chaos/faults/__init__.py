@@ -1,0 +1,29 @@
+"""The ways to break things, one small file each; a new one is one file and one line here."""
+
+from collections.abc import Callable
+from functools import partial
+
+from chaos.errors import UsageError
+from chaos.faults.answer_lost import AnswerLost
+from chaos.faults.apiserver_kill import ApiserverKill
+from chaos.faults.base import Evidence, Fault, Ground, UndoStep
+from chaos.faults.control_plane_stop import ControlPlaneStop
+from chaos.faults.proxy_off import ProxyOff
+
+FAULTS: dict[str, Callable[[], Fault]] = {
+    "control-plane-stop": ControlPlaneStop,
+    "apiserver-kill": ApiserverKill,
+    "proxy-off": ProxyOff,
+    "answer-lost": partial(AnswerLost, "closed"),
+    "answer-lost-silent": partial(AnswerLost, "silent"),
+    "answer-lost-late": partial(AnswerLost, "late"),
+}
+
+__all__ = ["FAULTS", "Evidence", "Fault", "Ground", "UndoStep", "make"]
+
+
+def make(name: str) -> Fault:
+    """A fault by its name, ready to be injected once. Raises UsageError with the names there are."""
+    if name not in FAULTS:
+        raise UsageError(f"no fault {name!r}; there are: {', '.join(sorted(FAULTS))}")
+    return FAULTS[name]()
