@@ -50,7 +50,9 @@ class Verdict:
     rule: str
     """The rule that decided, for `explain` and logs."""
     may_exist: bool = False
-    """False only where the request was provably not sent, or provably not committed (R3)."""
+    """False only where the request was provably not sent, or the API said that it refused it (R3)."""
+    detail: str = ""
+    """The API's own words in one line, for the operator; no decision reads them."""
     retry_after_s: float | None = None
     pod_name: str | None = None
     pod_uid: str | None = None
@@ -227,7 +229,8 @@ def _next_tick(row: Row, outcome: Outcome, policy: Policy) -> ReOffer:
 
 def _spend_an_attempt(row: Row, outcome: Outcome, policy: Policy) -> Decision:
     attempts = row.dispatch_attempts + 1
-    cause = outcome.verdict.cause
+    verdict = outcome.verdict
+    cause = f"{verdict.cause}: {verdict.detail}" if verdict.detail else verdict.cause
     if attempts >= policy.attempts:
         return Fail(f"dispatch_failed: rejected {attempts} times: {cause}", attempts, None)
     return ReOffer(

@@ -1,0 +1,103 @@
+"""The official asyncio client, held to one request a create: no redirect, no retry, a bounded answer."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client
+from kubernetes.aio.client import rest
+
+from dispatcher.errors import Answer, RedirectRefused
+
+_MAX_BODY = 4 * 1024 * 1024  # etcd takes 1.5 MiB: no Pod, and no Status, is larger
+_KEEPALIVE_S = 75.0  # below the apiserver's idle timeout of 90 s (apiserver/pkg/server/secure_serving.go)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one request got; the client's trace hooks write it."""
+
+    sent: bool = False
+
+
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+class OneShotApiClient(client.ApiClient):  # type: ignore[misc]
+    """`ApiClient` whose requests are sent once: a redirect is refused instead of followed (R3, R17)."""
+
+    def __init__(self, configuration: Any) -> None:
+        configuration.retries = None  # no hidden retry (R17)
+        super().__init__(configuration)
+        self.rest_client = _OneShotRest(configuration)
+
+    async def post(
+        self, path: str, body: dict[str, Any], *, user_agent: str, timeout_s: float, progress: Progress
+    ) -> Answer:
+        """POST `body` once and read the whole answer. Bounded by the caller's deadline, not by its own."""
+        headers: dict[str, str] = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": user_agent,
+        }
+        queries: list[tuple[str, str]] = []
+        await self.update_params_for_auth(headers, queries, ["BearerToken"], path, "POST", body)
+        token = _progress.set(progress)
+        try:
+            response = (
+                await self.call_api("POST", self.configuration.host + path, headers, body, _request_timeout=timeout_s)
+            ).response
+            async with response:
+                data = await _read_bounded(response)
+                return Answer(response.status, response.headers, data)
+        finally:
+            _progress.reset(token)
+
+
+class _OneShotRest(rest.RESTClientObject):  # type: ignore[misc]
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=10
+        )
+
+    def _create_pool_manager(self) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(_note_sent)
+        trace.on_request_redirect.append(_refuse_redirect)
+        return aiohttp.ClientSession(
+            connector=self._create_connector(),
+            trust_env=True,
+            trace_configs=[trace],
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+
+async def _note_sent(
+    _session: aiohttp.ClientSession, _context: SimpleNamespace, _params: aiohttp.TraceRequestHeadersSentParams
+) -> None:
+    progress = _progress.get()
+    if progress is not None:
+        progress.sent = True
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession, _context: SimpleNamespace, params: aiohttp.TraceRequestRedirectParams
+) -> None:
+    status = params.response.status
+    params.response.close()
+    raise RedirectRefused(status)
+
+
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """The body, as far as an apiserver could have sent it; what is longer is no answer to a create."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > _MAX_BODY:
+            response.close()
+            raise aiohttp.ClientPayloadError(f"answer larger than {_MAX_BODY} bytes")
+    return b"".join(chunks)
