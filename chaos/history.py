@@ -1,8 +1,8 @@
 """The suite's own history: operations and faults of every process on one monotonic clock, as JSON lines.
 
-The third witness of a run (beside the ledger and the audit log). Four types, as Jepsen has them: `invoke`, then
-`ok`, `fail`, or `info` where the outcome is not known. What the *dispatcher* says of itself is written here too,
-marked by its op (`create`, `row`), as a claim to be judged and never as evidence.
+The third witness of a run (beside the ledger and the audit log). Four types, as Jepsen has them: `invoke`,
+then `ok`, `fail`, or `info` where the outcome is not known. What the *dispatcher* says of itself is written
+here too, marked by its op (`create`, `row`), as a claim to be judged and never as evidence.
 """
 
 import os
@@ -20,7 +20,8 @@ RESERVED = ("t", "type", "process", "op")
 class History:
     """An append-only writer. Any number of processes and threads may write to one file at the same time.
 
-    `started_mono` is the run's zero: CLOCK_MONOTONIC in seconds, which is the same in all processes of a machine.
+    `started_mono` is the run's zero: CLOCK_MONOTONIC in seconds, which is the same in all processes of a
+    machine.
     """
 
     def __init__(self, path: Path | str, started_mono: float) -> None:
@@ -32,14 +33,12 @@ class History:
         """Seconds since the run's start, on the run clock."""
         return time.monotonic() - self.started_mono
 
-    def write(
-        self, type_: EventType, process: str, op: str, /, *, t: float | None = None, **fields: Any
-    ) -> float:
+    def write(self, type_: EventType, process: str, op: str, /, *, t: float | None = None, **fields: Any) -> float:
         """Append one event; returns its time on the run clock, in seconds.
 
-        `process` is "suite", "load", "node", "probe" or "<lane>/<replica>". `t` is given where the event is older
-        than its writing (claims that are copied at the end). A field that is named like one of the four fixed ones
-        is dropped: lines of other programs are copied here and must not pose as something else.
+        `process` is "suite", "load", "node", "probe" or "<lane>/<replica>". `t` is given where the event is
+        older than its writing (claims that are copied at the end). A field that is named like one of the four
+        fixed ones is dropped: lines of other programs are copied here and must not pose as something else.
         Raises OSError when the line could not be written whole.
         """
         at = self.now() if t is None else t

@@ -1,8 +1,9 @@
-"""JSON lines as the witnesses write them: appended whole, read one by one, damage counted and never guessed at.
+"""JSON lines as the witnesses write them: appended whole, read one by one, damage counted and never guessed
+at.
 
 A process may die inside a write, so a file's last line may be torn: it is dropped and said so. A line that is
-damaged *before* the end is lost evidence, and a checker that claims "nothing of the kind happened" may not say so
-then (`Damage.whole`).
+damaged *before* the end is lost evidence, and a checker that claims "nothing of the kind happened" may not
+say so then (`Damage.whole`).
 """
 
 import os
@@ -40,7 +41,8 @@ class Damage:
 
 
 def read(path: Path, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects of `path`, streaming. What cannot be read is told to `damage`; a missing file is empty.
+    """Yield the objects of `path`, streaming. What cannot be read is told to `damage`; a missing file is
+    empty.
 
     Raises OSError for a file that is there and cannot be read.
     """

@@ -1,0 +1,357 @@
+"""Everything that a run left behind, typed and indexed, for the judge and for the report.
+
+    records = Records.load(run_dir)
+    records.run, records.phases, records.faults, records.end
+    lane = records.lanes["buffered"]
+    lane.submissions, lane.creates[row], lane.executions[row], lane.reports[row]     evidence
+    lane.claims[row], lane.rows[row]                                                 the dispatcher's claims
+    lane.answers(row), records.healed_at(fault, "buffered")                          what follows from them
+
+All times are seconds on the run clock. Files are streamed; a run with 100,000 tasks a lane fits into memory.
+Nothing here decides whether anything was right: that is the checkers' business.
+"""
+
+import csv
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chaos import audit, ledger
+from chaos.audit import Answer, Create
+from chaos.errors import ChaosError
+from chaos.events import CreateClaim, Fault, FaultClass, Phase, Probe, Report, RowClaim, Sample, Submission
+from chaos.history_reader import HistoryReader
+from chaos.jsonl import Damage
+from chaos.ledger import Execution
+
+WITNESSES = ("history", "ledger", "audit")
+
+# What the settings are where run.json does not say. Seconds; rules.md, "Defaults" and its quick profile.
+FULL = {
+    "window_s": 900.0,
+    "attempts": 6.0,
+    "backoff_s": 5.0,
+    "create_deadline_s": 15.0,
+    "offer_lead_s": 3.0,
+    "tick_s": 1.0,
+    "limiter_wait_s": 2.0,
+    "buffer_wait_s": 10.0,
+    "lease_s": 90.0,
+}
+QUICK = {
+    "window_s": 90.0,
+    "attempts": 6.0,
+    "backoff_s": 0.5,
+    "create_deadline_s": 5.0,
+    "offer_lead_s": 0.3,
+    "tick_s": 0.1,
+    "limiter_wait_s": 0.2,
+    "buffer_wait_s": 1.0,
+    "lease_s": 30.0,
+}
+RECOVERY_BUDGET_S = {"full": 60.0, "quick": 10.0}
+
+
+@dataclass(slots=True, frozen=True)
+class LaneInfo:
+    """What run.json says of a lane."""
+
+    name: str
+    mode: str = "tick"
+    policy: str = "window"
+    replicas: int = 1
+    namespace: str = ""
+    urls: tuple[str, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """The control (`attempts-only`) is there to be compared with; its verdict never counts."""
+        return self.policy != "attempts-only"
+
+
+@dataclass(slots=True, frozen=True)
+class Run:
+    """run.json."""
+
+    scenario: str
+    profile: str
+    cluster: str
+    kubernetes: str
+    seed: int
+    started_wall: float
+    started_mono: float
+    lanes: dict[str, LaneInfo]
+    budgets: dict[str, float]
+    settings: dict[str, Any]
+    claim: str
+    command: str
+    raw: dict[str, Any]
+
+    def setting(self, name: str) -> float:
+        """A setting of the dispatchers as a number (seconds or a count), else its default in this profile."""
+        value = self.settings.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        return (QUICK if self.profile == "quick" else FULL)[name]
+
+    @property
+    def recovery_budget_s(self) -> float:
+        return float(self.budgets.get("recovery_s", RECOVERY_BUDGET_S.get(self.profile, 60.0)))
+
+    @property
+    def attempts_span_s(self) -> float:
+        """How long the attempt budget lasts from the first rejection to the last: 155 s by default (R6)."""
+        return float(self.setting("backoff_s") * (2 ** (self.setting("attempts") - 1) - 1))
+
+    @classmethod
+    def read(cls, path: Path) -> "Run":
+        """Raises ChaosError, in one line, for a file that is missing or is not what it should be."""
+        try:
+            raw = orjson.loads(path.read_bytes())
+            lanes = {
+                name: LaneInfo(
+                    name=name,
+                    mode=info.get("mode", "tick"),
+                    policy=info.get("policy", "window"),
+                    replicas=int(info.get("replicas", 1)),
+                    namespace=info.get("namespace") or f"tasks-{name}",
+                    urls=tuple(info.get("urls", ())),
+                )
+                for name, info in raw["lanes"].items()
+            }
+            return cls(
+                scenario=raw["scenario"],
+                profile=raw.get("profile", "full"),
+                cluster=raw.get("cluster", "local"),
+                kubernetes=raw.get("kubernetes", ""),
+                seed=int(raw.get("seed", 0)),
+                started_wall=float(raw["started_wall"]),
+                started_mono=float(raw["started_mono"]),
+                lanes=lanes,
+                budgets={name: float(value) for name, value in raw.get("budgets", {}).items() if _is_number(value)},
+                settings=raw.get("settings", {}),
+                claim=raw.get("claim", ""),
+                command=raw.get("command", ""),
+                raw=raw,
+            )
+        except FileNotFoundError:
+            raise ChaosError(f"{path} is missing: is {path.parent} the directory of a run?") from None
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ChaosError(f"{path} cannot be read as a run's description ({error!r})") from error
+
+
+@dataclass(slots=True, frozen=True)
+class Answered:
+    """An offer of a row that was answered: the API took it, put it off, or refused it (R1 to R3)."""
+
+    t: float
+    answer: Answer
+    create: Create
+    by_running: bool = False
+    """The answer itself was lost, but the pod's RUNNING was accepted: the row had left the outage all the same."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One dispatcher system: what the witnesses saw of it, and what it says of itself, by row id."""
+
+    info: LaneInfo
+    submissions: dict[str, Submission] = field(default_factory=dict)
+    by_row: dict[int, Submission] = field(default_factory=dict)
+    creates: dict[int, list[Create]] = field(default_factory=lambda: defaultdict(list))
+    executions: dict[int, list[Execution]] = field(default_factory=lambda: defaultdict(list))
+    reports: dict[int, list[Report]] = field(default_factory=lambda: defaultdict(list))
+    claims: dict[int, list[CreateClaim]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[int, RowClaim] = field(default_factory=dict)
+    clears: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When an operator cleared a row: a new episode that may run it again."""
+    lost_answers: list[tuple[float, float]] = field(default_factory=list)
+    """Spans in which an answer-lost fault may have been at work."""
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    def claim_of(self, create: Create) -> CreateClaim | None:
+        """What the dispatcher says became of this create, if it says anything."""
+        return next((claim for claim in self.claims.get(create.row, ()) if claim.epoch == create.epoch), None)
+
+    def answers(self, row: int) -> list[Answered]:
+        """The row's answered offers in order of time.
+
+        Evidence is the audit log: a create that was answered with anything but Unavailable. But the audit log knows
+        what the apiserver *said*, not what the client *heard*, and R1 counts an answer that was lost as Unavailable.
+        So such a create does not count as answered where the dispatcher itself says that it was Unavailable (a claim
+        against its own interest, since it makes the recovery later), nor where an answer-lost fault was at work and
+        nobody says that the answer arrived. If its pod's RUNNING was accepted, the row is answered from then on.
+        """
+        found = []
+        for create in self.creates.get(row, ()):
+            if create.answer is Answer.UNAVAILABLE:
+                continue
+            claim = self.claim_of(create)
+            if self._heard(create, claim):
+                found.append(Answered(create.ended, create.answer, create))
+            elif create.committed:
+                running = (r for r in self.reports.get(row, ()) if r.what == "running" and r.epoch == create.epoch)
+                accepted = next((r.accepted for r in running if r.accepted is not None), None)
+                if accepted is not None:
+                    found.append(Answered(accepted, create.answer, create, by_running=True))
+        return sorted(found, key=lambda answered: answered.t)
+
+    def _heard(self, create: Create, claim: CreateClaim | None) -> bool:
+        if claim is None:
+            return not any(begin <= create.ended and create.started <= end for begin, end in self.lost_answers)
+        if claim.disposition == "Unavailable":
+            return False
+        # Under attempts-only an Unavailable is settled, and may be logged, as Rejected: a 201 was then not heard.
+        return create.answer is not Answer.PLACED or claim.disposition == "Placed"
+
+    def unavailable_at(self, row: int) -> list[float]:
+        """When offers of the row ended Unavailable: the apiserver said so, or the dispatcher says so of itself."""
+        said = [create.ended for create in self.creates.get(row, ()) if create.answer is Answer.UNAVAILABLE]
+        return sorted(said + [c.ended for c in self.claims.get(row, ()) if c.disposition == "Unavailable"])
+
+    def placed_at(self, row: int) -> float | None:
+        """When the row's first create was accepted, and heard to be so."""
+        return next((a.t for a in self.answers(row) if a.answer is Answer.PLACED), None)
+
+    def all_creates(self) -> Iterator[Create]:
+        for creates in self.creates.values():
+            yield from creates
+
+    def all_claims(self) -> Iterator[CreateClaim]:
+        for claims in self.claims.values():
+            yield from claims
+
+    def all_reports(self) -> Iterator[Report]:
+        for reports in self.reports.values():
+            yield from reports
+
+    def due_between(self, begin: float, end: float) -> list[Submission]:
+        """Accepted submissions that were due in [begin, end)."""
+        return [one for one in self.by_row.values() if begin <= one.due < end]
+
+
+@dataclass(slots=True)
+class Records:
+    """One run. `damage` says, for each witness, what of its file could not be read."""
+
+    directory: Path
+    run: Run
+    phases: list[Phase]
+    faults: list[Fault]
+    probes: list[Probe]
+    lanes: dict[str, Lane]
+    damage: dict[str, Damage]
+    end: float
+    """The last moment that any witness speaks of."""
+    leader_terms: list[dict[str, Any]] = field(default_factory=list)
+    unmatched_ends: list[dict[str, Any]] = field(default_factory=list)
+    """Ends in the ledger whose start is not there."""
+
+    @classmethod
+    def load(cls, directory: Path | str) -> "Records":
+        """Read a run's directory. Missing or damaged witnesses are told in `damage`, not raised.
+
+        Raises ChaosError where run.json does not say what was run.
+        """
+        directory = Path(directory)
+        run = Run.read(directory / "run.json")
+        damage = {witness: Damage() for witness in WITNESSES}
+        lanes = {name: Lane(info) for name, info in run.lanes.items()}
+        history = HistoryReader.read(directory / "history.jsonl", damage["history"])
+        book = ledger.read(directory / "ledger.jsonl", run.started_mono, damage["ledger"])
+        end = history.end
+        for execution in book.executions:
+            end = max(end, execution.started, execution.over or 0.0)
+            if execution.lane in lanes:
+                lanes[execution.lane].executions[execution.row].append(execution)
+        namespaces = {info.namespace: name for name, info in run.lanes.items()}
+        for create in audit.read(directory / "audit.jsonl", run.started_wall, namespaces, damage["audit"]):
+            end = max(end, create.ended)
+            lanes[create.lane].creates[create.row].append(create)
+        for lane in lanes.values():
+            history.fill(lane)
+            _order(lane)
+        return cls(
+            directory=directory,
+            run=run,
+            phases=history.phases,
+            faults=history.faults,
+            probes=history.probes,
+            lanes=lanes,
+            damage=damage,
+            end=end,
+            leader_terms=history.leader_terms,
+            unmatched_ends=book.unmatched_ends,
+        )
+
+    def faults_of(self, lane: str, *kinds: FaultClass) -> list[Fault]:
+        """The faults that were aimed at a lane, of the given classes (all, if none is given), by injection."""
+        return [fault for fault in self.faults if fault.hits(lane) and (not kinds or fault.kind in kinds)]
+
+    def healed_at(self, fault: Fault, lane: str) -> float | None:
+        """The first real create of the probe in the lane's namespace that was asked for after the heal began and
+        accepted. None where no such create is on record: then nothing shows that the API was back for this lane."""
+        if fault.heal_began is None:
+            return None
+        for probe in self._probes_from(fault.heal_began):
+            if probe.lane == lane and probe.accepted and probe.started >= fault.heal_began:
+                return probe.t
+        return None
+
+    def last_refused_before(self, moment: float, lane: str) -> float | None:
+        """The last create of the probe before `moment` that was not accepted: how sharp the moment is."""
+        return max((p.t for p in self.probes if p.lane == lane and not p.accepted and p.t < moment), default=None)
+
+    def _probes_from(self, moment: float) -> Iterator[Probe]:
+        yield from self.probes[bisect_left(self.probes, moment, key=lambda probe: probe.t) :]
+
+    def phase(self, name: str) -> Phase | None:
+        """The last phase of that name, or None if the run never came to it."""
+        return next((phase for phase in reversed(self.phases) if phase.name == name), None)
+
+    @property
+    def collected(self) -> bool:
+        """The run came as far as collecting its records, so that what is missing really is missing."""
+        return self.phase("collect") is not None
+
+    def samples(self) -> list[Sample]:
+        """samples.csv; empty where there is none. Cells that are no numbers are left out."""
+        path = self.directory / "samples.csv"
+        if not path.exists():
+            return []
+        with path.open(newline="", encoding="utf-8") as file:
+            return [sample for line in csv.DictReader(file) if (sample := _sample(line)) is not None]
+
+
+def _order(lane: Lane) -> None:
+    for creates in lane.creates.values():
+        creates.sort(key=lambda create: create.started)
+    for executions in lane.executions.values():
+        executions.sort(key=lambda execution: execution.started)
+    for claims in lane.claims.values():
+        claims.sort(key=lambda claim: (claim.epoch, claim.started))
+    for reports in lane.reports.values():
+        reports.sort(key=lambda report: report.sent)
+
+
+def _sample(line: dict[str, Any]) -> Sample | None:
+    numbers: dict[str, float] = {}
+    for name, text in line.items():
+        try:
+            numbers[name] = float(text)
+        except (TypeError, ValueError):
+            continue
+    at = numbers.pop("t", None)
+    return None if at is None else Sample(at, line.get("lane") or "", numbers)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
