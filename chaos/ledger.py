@@ -49,7 +49,7 @@ class Ledger:
     """All executions of a run, by start. `unmatched_ends` are ends whose start is missing: lost evidence."""
 
     executions: list[Execution] = field(default_factory=list)
-    unmatched_ends: list[dict[str, Any]] = field(default_factory=list)
+    unmatched_ends: list["Line"] = field(default_factory=list)
 
 
 def read(path: Path, started_mono: float, damage: jsonl.Damage | None = None) -> Ledger:
@@ -61,7 +61,7 @@ def read(path: Path, started_mono: float, damage: jsonl.Damage | None = None) ->
     events = []
     for raw in jsonl.read(path, damage):
         try:
-            events.append(_Event.of(raw, started_mono))
+            events.append(Line.of(raw, started_mono))
         except (KeyError, TypeError, ValueError):
             damage.damaged += 1
     events.sort(key=lambda event: (event.t, ORDER[event.kind]))
@@ -82,7 +82,7 @@ def read(path: Path, started_mono: float, damage: jsonl.Damage | None = None) ->
             if running:
                 running[0].ended, running[0].outcome = event.t, event.outcome
             else:
-                ledger.unmatched_ends.append(event.raw)
+                ledger.unmatched_ends.append(event)
         else:
             for one in by_pod.get((event.lane, event.pod_uid), ()):
                 if one.exited is None:
@@ -91,7 +91,7 @@ def read(path: Path, started_mono: float, damage: jsonl.Damage | None = None) ->
 
 
 @dataclass(slots=True)
-class _Event:
+class Line:
     """One line. An `exit` has neither try nor nonce: the node knows the pod only."""
 
     kind: str
@@ -104,10 +104,9 @@ class _Event:
     t: float
     outcome: str | None
     code: int | None
-    raw: dict[str, Any]
 
     @classmethod
-    def of(cls, raw: dict[str, Any], started_mono: float) -> "_Event":
+    def of(cls, raw: dict[str, Any], started_mono: float) -> "Line":
         kind = raw["event"]
         if kind not in ORDER:
             raise ValueError(kind)
@@ -123,5 +122,4 @@ class _Event:
             t=raw["t_mono"] - started_mono,
             outcome=raw.get("outcome"),
             code=raw.get("code"),
-            raw=raw,
         )

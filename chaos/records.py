@@ -252,7 +252,7 @@ class Records:
     end: float
     """The last moment that any witness speaks of."""
     leader_terms: list[dict[str, Any]] = field(default_factory=list)
-    unmatched_ends: list[dict[str, Any]] = field(default_factory=list)
+    unmatched_ends: list[ledger.Line] = field(default_factory=list)
     """Ends in the ledger whose start is not there."""
 
     @classmethod
