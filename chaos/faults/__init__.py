@@ -19,7 +19,7 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "answer-lost-late": partial(AnswerLost, "late"),
 }
 
-__all__ = ["FAULTS", "Evidence", "Fault", "Ground", "UndoStep", "make"]
+__all__ = ["FAULTS", "Evidence", "Fault", "Ground", "UndoStep", "make", "told"]
 
 
 def make(name: str) -> Fault:
@@ -27,3 +27,12 @@ def make(name: str) -> Fault:
     if name not in FAULTS:
         raise UsageError(f"no fault {name!r}; there are: {', '.join(sorted(FAULTS))}")
     return FAULTS[name]()
+
+
+def told(evidence: Evidence) -> str:
+    """What of a step's evidence a person wants to see while the run goes on."""
+    if cause := evidence.get("cause"):
+        return f": the probe saw {cause}"
+    if commits := evidence.get("commits"):
+        return f": {sum(commits.values())} creates committed without an answer"
+    return ""

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from chaos.errors import ChaosError
-from chaos.faults.base import Evidence, Fault, Ground, UndoStep
+from chaos.faults.base import Evidence, Fault, Ground, UndoStep, or_restart
 
 Variant = Literal["closed", "silent", "late"]
 TOXICS: dict[Variant, tuple[str, dict[str, int]]] = {
@@ -23,6 +23,7 @@ TOXICS: dict[Variant, tuple[str, dict[str, int]]] = {
 """closed: the connection ends instead of an answer. silent: nothing comes, for as long as the toxic stays; removing
 it cuts the connections. late: the answer comes after every client's deadline (ms)."""
 COMMIT_DEADLINE_S = 10.0
+AGENT = b"rideout-dispatcher/"
 
 
 class AnswerLost(Fault):
@@ -33,6 +34,8 @@ class AnswerLost(Fault):
 
     def __init__(self, variant: Variant = "closed") -> None:
         self.variant = variant
+        self.injected_at = float("inf")
+        self.audit_offset = 0
         self.toxic = f"answer-lost-{variant}"
 
     def undo(self, ground: Ground) -> list[UndoStep]:
@@ -41,8 +44,8 @@ class AnswerLost(Fault):
 
     async def inject(self, ground: Ground) -> Evidence:
         kind, attributes = TOXICS[self.variant]
-        self.audit_offset = ground.audit_log.stat().st_size
-        await ground.bed.proxies.add("api", self.toxic, kind, "downstream", attributes)
+        self.audit_offset = ground.bed.audit_log.stat().st_size
+        await asyncio.to_thread(ground.bed.proxies.add, "api", self.toxic, kind, "downstream", attributes)
         self.injected_at = ground.now()
         return {"variant": self.variant, "toxic": kind, "at": round(self.injected_at, 6)}
 
@@ -58,21 +61,25 @@ class AnswerLost(Fault):
                     f"{self.name} did not fire: no create was committed in {', '.join(missing)} "
                     f"within {COMMIT_DEADLINE_S:g} s of the toxic (were the clients' connections warm?)"
                 )
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
 
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:
         self.healing_since = ground.now()
         committed = self.commits(ground)
-        await ground.bed.proxies.remove("api", self.toxic)
-        return {"commits": dict(committed)}
+        restarted = await or_restart(ground, lambda: self.remove_if_there(ground))
+        return {"commits": dict(committed), "proxy_restarted": restarted}
+
+    def remove_if_there(self, ground: Ground) -> None:
+        if any(toxic["name"] == self.toxic for toxic in ground.bed.proxies.toxics("api")):
+            ground.bed.proxies.remove("api", self.toxic)
 
     def commits(self, ground: Ground) -> Counter[str]:
         """Committed creates of dispatchers by namespace, received since the toxic was in place."""
         counted: Counter[str] = Counter()
-        with ground.audit_log.open("rb") as log:
+        with ground.bed.audit_log.open("rb") as log:
             log.seek(self.audit_offset)
             for line in log:
-                if line.endswith(b"\n") and is_commit(event := json.loads(line)):
+                if AGENT in line and line.endswith(b"\n") and is_commit(event := json.loads(line)):
                     received = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
                     if received - ground.started_wall > self.injected_at:
                         counted[event["objectRef"]["namespace"]] += 1
@@ -86,5 +93,5 @@ def is_commit(event: dict[str, Any]) -> bool:
         and event.get("objectRef", {}).get("resource") == "pods"
         and "subresource" not in event.get("objectRef", {})
         and event.get("responseStatus", {}).get("code") == 201
-        and str(event.get("userAgent", "")).startswith("rideout-dispatcher/")
+        and str(event.get("userAgent", "")).startswith(AGENT.decode())
     )

@@ -6,11 +6,13 @@ deadline, `confirm_healed` (an independent client was served again). A step that
 another process can replay from disk (`chaos heal`).
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from chaos.errors import ChaosError
 
 if TYPE_CHECKING:
     from chaos.probe import Probe
@@ -32,7 +34,6 @@ class Ground:
     probe: "Probe"
     now: Callable[[], float]
     started_wall: float
-    audit_log: Path
 
 
 class Fault(ABC):
@@ -76,3 +77,16 @@ async def refused(ground: Ground, since: float, deadline_s: float) -> Evidence:
     """Evidence that the probe, no part of the dispatcher, was not served: when, on which connection, and why."""
     seen = await ground.probe.wait_refused(since, deadline_s)
     return {"at": round(seen.ended, 6), "cause": seen.cause, "connection": seen.connection, "lane": seen.lane}
+
+
+async def or_restart(ground: Ground, heal: Callable[[], None]) -> bool:
+    """Heal a proxy by its control API; where that hangs or fails, restart the proxy. Returns whether it came to that.
+
+    Removing a toxic under traffic can hang Toxiproxy, and a heal must not depend on it.
+    """
+    try:
+        await asyncio.to_thread(heal)
+    except ChaosError:
+        await ground.bed.proxies.restart()
+        return True
+    return False

@@ -2,7 +2,7 @@
 
 from chaos.errors import ChaosError
 from chaos.faults.base import Evidence, Fault, Ground, UndoStep, refused
-from chaos.testbed import ManagedProcess
+from chaos.testbed.processes import ManagedProcess
 
 
 class ControlPlaneStop(Fault):

@@ -1,6 +1,8 @@
 """Switch the proxy off: every connection of the lanes and the probe is cut, and new ones are refused."""
 
-from chaos.faults.base import Evidence, Fault, Ground, UndoStep, refused
+import asyncio
+
+from chaos.faults.base import Evidence, Fault, Ground, UndoStep, or_restart, refused
 
 
 class ProxyOff(Fault):
@@ -14,7 +16,7 @@ class ProxyOff(Fault):
 
     async def inject(self, ground: Ground) -> Evidence:
         self.injecting_since = ground.now()
-        await ground.bed.proxies.disable("api")
+        await asyncio.to_thread(ground.bed.proxies.disable, "api")
         return {"proxy": "api"}
 
     async def confirm_fired(self, ground: Ground) -> Evidence:
@@ -22,5 +24,5 @@ class ProxyOff(Fault):
 
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:
         self.healing_since = ground.now()
-        await ground.bed.proxies.enable("api")
-        return {"proxy": "api"}
+        restarted = await or_restart(ground, lambda: ground.bed.proxies.enable("api"))
+        return {"proxy": "api", "proxy_restarted": restarted}

@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from chaos.errors import Unknown
+from chaos.testbed.processes import ManagedProcess, Supervisor
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 WORK = Path(__file__).with_name("work.py")
@@ -72,3 +75,42 @@ class Cue:
             os.write(fd, (json.dumps(asdict(self)) + "\n").encode())
         finally:
             os.close(fd)
+
+
+class Load:
+    """Locust while it runs: the run gives cues, watches that it lives, and reads what it reached."""
+
+    def __init__(self, process: ManagedProcess, plan: LoadPlan) -> None:
+        self.process = process
+        self.plan = plan
+
+    def cue(self, segment: str | None, at: float | None = None) -> float:
+        """Begin a segment (or silence) at `at` (CLOCK_MONOTONIC, default now); returns that time."""
+        begin = time.monotonic() if at is None else at
+        Cue(segment, begin).append_to(self.plan.cues)
+        return begin
+
+    def check(self) -> None:
+        """Raises Unknown when Locust is gone: a run whose load stopped proves nothing."""
+        if not self.process.alive:
+            code, why = self.process.exit_code, self.process.telling()
+            raise Unknown(f"Locust ended early with {code}, so the load is not what it claims: {why}", log=self.process.log)
+
+    async def finish(self, deadline_s: float = 45.0) -> dict[str, Any]:
+        """Wait for the last answers, end Locust, and return what it reached, by segment and lane."""
+        self.check()
+        Cue(None, time.monotonic(), quit=True).append_to(self.plan.cues)
+        await self.process.wait_exit(deadline_s)
+        try:
+            return dict(json.loads(self.plan.summary.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise Unknown(f"Locust left no summary of its load: {error}", log=self.process.log) from error
+
+
+def prepare(supervisor: Supervisor, plan: LoadPlan, plan_file: Path) -> Load:
+    """Locust, not started yet. One process serves all lanes: a few tasks a second are no load for it."""
+    plan.write(plan_file)
+    plan.cues.touch()
+    argv = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
+    argv += ["--users", str(len(plan.lanes)), "--spawn-rate", str(len(plan.lanes)), "--exit-code-on-error", "0"]
+    return Load(supervisor.process("locust", argv, env={"RIDEOUT_LOAD": str(plan_file)}, cwd=REPOSITORY), plan)

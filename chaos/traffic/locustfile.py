@@ -176,5 +176,5 @@ def body_of(key: str, due: float, entry: Entry, target: Any) -> bytes:
         "command": plan.command,
         "env": {**plan.env, "RIDEOUT_LANE": target.lane, "RIDEOUT_WORK_S": str(entry.work_s)},
     }
-    one = {"key": "task", "due_at": due_at, "retries": entry.retries, "retry_delay_s": 1, "spec": spec}
+    one = {"key": key, "due_at": due_at, "retries": entry.retries, "retry_delay_s": 1, "spec": spec}
     return json.dumps({"key": key, "name": key[-40:], "labels": {}, "tasks": [one]}).encode()

@@ -1,0 +1,20 @@
+"""The scenarios by name; a new one is one file and one line here."""
+
+from collections.abc import Callable
+
+from chaos.errors import UsageError
+from chaos.scenarios.base import PROFILES, LaneSpec, Profile, Scenario, Stroke
+from chaos.scenarios.upgrade import upgrade
+
+SCENARIOS: dict[str, Callable[[Profile], Scenario]] = {
+    "upgrade": upgrade,
+}
+
+__all__ = ["PROFILES", "SCENARIOS", "LaneSpec", "Profile", "Scenario", "Stroke", "find"]
+
+
+def find(name: str, profile: Profile) -> Scenario:
+    """A scenario by its name. Raises UsageError with the names there are."""
+    if name not in SCENARIOS:
+        raise UsageError(f"no scenario {name!r}; there are: {', '.join(sorted(SCENARIOS))}")
+    return SCENARIOS[name](profile)

@@ -1,0 +1,80 @@
+"""What a scenario is: a claim in two sentences, lanes, the load, strokes of faults, budgets. Data, no code.
+
+`chaos.run` plays any of them the same way; a new scenario is one file and one line in the registry.
+All durations are seconds, rates are tasks a second and lane.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chaos.traffic.schedule import Segment
+
+Profile = Literal["full", "quick"]
+PROFILES: tuple[Profile, ...] = ("full", "quick")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """One dispatcher system under the run's faults: its own database, namespace, replicas and load."""
+
+    name: str
+    mode: Literal["buffered", "tick"]
+    replicas: int = 1
+    policy: Literal["window", "attempts-only"] = "window"
+    program: tuple[str, ...] = ("-m", "dispatcher")
+    """What Python runs; `serve` and `migrate` are appended. Broken dispatchers are put to the test this way."""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+THREE_LANES = (
+    LaneSpec("buffered", "buffered", replicas=2),
+    LaneSpec("tick", "tick"),
+    LaneSpec("control", "tick", policy="attempts-only"),
+)
+"""Both dispatch paths, and beside them the rule from before the decision under the same outage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """One fault: what the load does around it, how long it is held, and how long its recovery is watched."""
+
+    fault: str
+    hold_s: float
+    load_before: str | None = None
+    """A segment that is cued before the fault is injected; it is injected `before_s` later (warm pools)."""
+    before_s: float = 0.0
+    load_fired: str | None = None
+    """A segment that is cued once the fault is confirmed; None keeps the one that holds."""
+    load_healed: str | None = None
+    recovery_s: float = 0.0
+    """The recovery is watched at most this long, or until every row that was due by then is answered ..."""
+    stable_s: float = 0.0
+    """... and nothing waited for this long after that."""
+    phase: str | None = None
+    """One name for all its phases in the history and on the screen, instead of inject, hold, heal, recovery."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario in one profile."""
+
+    name: str
+    profile: Profile
+    claim: str
+    lanes: tuple[LaneSpec, ...]
+    segments: tuple[Segment, ...]
+    strokes: tuple[Stroke, ...]
+    budgets: dict[str, float]
+    """Figures that checkers and the report hold the run against; see each scenario."""
+    warm_up_s: float
+    warm_up_placed: int
+    """Rows a lane must have placed before the steady state is looked at."""
+    steady_within_s: float = 5.0
+    """Steady state: submissions succeed, the probe is served, no due row waits for longer than this."""
+    lead_s: float = 1.0
+    """A task is submitted this long before it is due."""
+    drain_deadline_s: float = 120.0
+    agents_in_process: bool = False
+    probe_interval_s: float = 2.0
+    sample_interval_s: float = 1.0
+    webhook_timeout_s: int = 10
