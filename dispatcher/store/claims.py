@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import and_, exists, not_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from dispatcher.rules import Rank, Row
 from dispatcher.schema import DISPATCHABLE, State, control, runs, task_instances
@@ -38,9 +39,23 @@ async def claim_due(
 ) -> list[Claim]:
     """Claim up to `limit` scheduled rows that are due, under a new epoch each (R10, R18).
 
-    Each rank is one short range of the partial index, so the cost does not grow with the rows that wait.
-    SKIP LOCKED: two claimers never wait for each other. Nothing is claimed while an operator has paused
-    dispatching. `mark_queued` is the buffered path's write that keeps the outage start (R8).
+    Nothing is claimed while an operator has paused dispatching. `mark_queued` is the buffered path's write
+    that marks the row queued before its create; it keeps the outage start (R8).
+    """
+    claimed = await connection.execute(claim_statement(now, limit, replica, until, mark_queued=mark_queued))
+    return [
+        Claim(id_, epoch, try_number, run_name, key, namespace, spec, Row(attempts, since), until)
+        for id_, epoch, try_number, run_name, key, namespace, spec, attempts, since in claimed.tuples()
+    ]
+
+
+def claim_statement(
+    now: datetime, limit: int, replica: str, until: datetime, *, mark_queued: bool
+) -> ReturningUpdate[Any]:
+    """The claim, as one statement: choose, lock, bump the epoch, return.
+
+    Each rank is one short range of the partial index, so its cost does not grow with the rows that wait (a
+    test keeps the plan). SKIP LOCKED: two claimers never wait for each other.
     """
     claimable = and_(
         t.state == State.SCHEDULED,
@@ -50,7 +65,7 @@ async def claim_due(
     )
     by_rank = [
         select(t.id, t.offer_rank, t.next_offer_at)
-        .where(claimable, t.offer_rank == rank)
+        .where(claimable, t.offer_rank == int(rank))
         .order_by(t.next_offer_at)
         .limit(limit)
         .subquery(f"rank_{rank.name.lower()}")
@@ -60,7 +75,7 @@ async def claim_due(
     first = select(due.c.id).order_by(due.c.offer_rank, due.c.next_offer_at).limit(limit).cte("first")
     chosen = select(t.id).where(t.id.in_(select(first.c.id)), claimable).with_for_update(skip_locked=True).cte("chosen")
     queued = {"state": State.QUEUED, "queued_at": now} if mark_queued else {}
-    claimed = await connection.execute(
+    return (
         update(task_instances)
         .where(t.id == chosen.c.id, t.run_id == runs.c.id)
         .values(**NEXT_EPOCH, claimed_by=replica, claim_until=until, **queued)
@@ -76,10 +91,6 @@ async def claim_due(
             t.dispatch_unavailable_since,
         )
     )
-    return [
-        Claim(id_, epoch, try_number, run_name, key, namespace, spec, Row(attempts, since), until)
-        for id_, epoch, try_number, run_name, key, namespace, spec, attempts, since in claimed.tuples()
-    ]
 
 
 async def re_offer_dead_claims(connection: AsyncConnection, *, now: datetime) -> list[int]:
