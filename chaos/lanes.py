@@ -68,7 +68,9 @@ class Lane:
         texts = await asyncio.gather(*(self._ask(url, "/metrics", {}) for url in self.urls), return_exceptions=True)
         answered = [text for text in texts if isinstance(text, str)]
         if not answered:
-            raise ChaosError(f"no replica of lane {self.name} answers /metrics: {texts[0]!r}", log=self.processes[0].log)
+            raise ChaosError(
+                f"no replica of lane {self.name} answers /metrics: {texts[0]!r}", log=self.processes[0].log
+            )
         return [
             (sample.name, sample.labels, sample.value)
             for text in answered
@@ -156,7 +158,9 @@ async def _migrate(lane: Lane, bed: Testbed) -> None:
     migration = bed.supervisor.process(f"migrate-{lane.name}", argv, env=lane.processes[0].env, cwd=REPOSITORY)
     migration.start()
     if code := await migration.wait_exit(START_DEADLINE_S):
-        raise ChaosError(f"the migration of lane {lane.name} ended with {code}: {migration.telling()}", log=migration.log)
+        raise ChaosError(
+            f"the migration of lane {lane.name} ended with {code}: {migration.telling()}", log=migration.log
+        )
 
 
 def _ready(session: aiohttp.ClientSession, url: str) -> Any:

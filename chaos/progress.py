@@ -70,7 +70,12 @@ class Progress:
 
     def render(self) -> RenderableType:
         head = Text.assemble(
-            (stamp(self.clock()), "bold"), "  ", (self.phase_name, "bold cyan"), self._left(), "   ", (self.title, "dim")
+            (stamp(self.clock()), "bold"),
+            "  ",
+            (self.phase_name, "bold cyan"),
+            self._left(),
+            "   ",
+            (self.title, "dim"),
         )
         if not self.lanes:
             return head

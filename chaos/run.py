@@ -1,4 +1,4 @@
-"""The story of a run: prepare, warm up, gate, break, confirm, hold, heal, confirm, recover, drain, collect, check, report.
+"""The story of a run: prepare, warm up, gate, break, confirm, hold, heal, confirm, recover, drain, check, report.
 
 A step that fails its own test makes the run unknown. Whatever was broken is healed on every way out, and what has to
 be healed is on disk before it is broken.
@@ -103,7 +103,7 @@ async def collected(stage: Stage) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended: its directory, its exit code (0 valid, 1 invalid, 2 unknown), and what went wrong, if anything."""
+    """How a run ended: its directory, its exit code (0 valid, 1 invalid, 2 unknown), what went wrong, if anything."""
 
     directory: Path
     exit_code: int

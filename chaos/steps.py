@@ -16,7 +16,9 @@ PODS_DEADLINE_S = 30.0
 async def warm_up(stage: Stage) -> None:
     """Load without faults, for as long as the scenario says, counted from the first task that was handed in."""
     stage.cue("warm-up")
-    if not await stage.wait_until(lambda: any(seen.states.total() for seen in stage.sampler.last.values()), FIRST_ANSWERS_S):
+    if not await stage.wait_until(
+        lambda: any(seen.states.total() for seen in stage.sampler.last.values()), FIRST_ANSWERS_S
+    ):
         raise Unknown(f"no task was handed in within {FIRST_ANSWERS_S:g} s", log=stage.load.process.log)
     await stage.pass_time(stage.run.scenario.warm_up_s)
 
@@ -102,9 +104,8 @@ async def count_running(kube: Kube, namespaces: list[str]) -> int:
     """Task pods that have not ended, over all lanes."""
     count = 0
     for namespace in namespaces:
-        reply = await kube.get(
-            f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": "app.kubernetes.io/managed-by=rideout"}
-        )
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        reply = await kube.request("GET", path, query={"labelSelector": "app.kubernetes.io/managed-by=rideout"})
         phases = [pod.get("status", {}).get("phase") for pod in reply.body.get("items", [])]
         count += sum(phase not in ("Succeeded", "Failed") for phase in phases)
     return count

@@ -94,7 +94,9 @@ class Load:
         """Raises Unknown when Locust is gone: a run whose load stopped proves nothing."""
         if not self.process.alive:
             code, why = self.process.exit_code, self.process.telling()
-            raise Unknown(f"Locust ended early with {code}, so the load is not what it claims: {why}", log=self.process.log)
+            raise Unknown(
+                f"Locust ended early with {code}, so the load is not what it claims: {why}", log=self.process.log
+            )
 
     async def finish(self, deadline_s: float = 45.0) -> dict[str, Any]:
         """Wait for the last answers, end Locust, and return what it reached, by segment and lane."""
