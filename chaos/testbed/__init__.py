@@ -1,0 +1,11 @@
+"""The testbed: a real control plane without Docker and without root, for as long as a run lasts.
+
+Reading order: `bed` (what stands around a dispatcher, and in which order it starts), `tools` (the servers, built from
+pinned Go modules), `controlplane.local` (their flags), `processes` and `reaper` (why nothing is left running, however
+the suite dies), `ports`, `certs`, `kube`, `postgres`, `toxics`, `webhook`, `node` (plays the kubelet), `hold`
+(`make up` and `make down`).
+"""
+
+from chaos.testbed.bed import Testbed
+
+__all__ = ["Testbed"]

@@ -1,0 +1,1 @@
+"""Control planes a testbed can stand on. `local`: real servers as child processes."""
