@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 
 import structlog
@@ -42,12 +41,14 @@ class Observer:
 
     def offered(self, claim: store.Claim, outcome: Outcome, decision: Decision, settled: bool) -> None:
         verdict = outcome.verdict
+        was_down = self._health.down
         self._health.note(claim.id, verdict.disposition, verdict.cause, outcome.ended_at)
+        if self._health.down != was_down:
+            log.warning("api.down" if self._health.down else "api.back", cause=verdict.cause)
         self._count(outcome, decision, settled)
         if self._outcomes is not None:
             self._outcomes.write(self._line(claim, outcome, decision, settled))
-        tell = log.info if verdict.disposition is Disposition.PLACED else log.warning
-        tell(
+        log.info(
             "offer",
             row=claim.id,
             epoch=claim.epoch,
@@ -78,7 +79,7 @@ class Observer:
         attempts = claim.row.dispatch_attempts if isinstance(decision, Place) else decision.dispatch_attempts
         since = None if isinstance(decision, Place) else decision.dispatch_unavailable_since
         return {
-            "wall": time.time(),
+            "wall": outcome.ended_at.timestamp(),
             "row": claim.id,
             "epoch": claim.epoch,
             "try": claim.try_number,
