@@ -42,8 +42,10 @@ IDENTITIES = ("dispatcher", "probe", "admin", "node")
 class Options:
     """What differs between testbeds.
 
-    `in_process`: the node plays the suite's agents itself (quick profile). `webhook_timeout_s`: whole seconds, 1 to 30.
-    `started_mono`: the run's zero on CLOCK_MONOTONIC, now if None. `history` and `ledger`: default to the run directory.
+    `in_process`: the node plays the suite's agents itself (quick profile).
+    `webhook_timeout_s`: whole seconds, 1 to 30.
+    `started_mono`: the run's zero on CLOCK_MONOTONIC, now if None.
+    `history`, `ledger`: history.jsonl and ledger.jsonl in the run's directory if None.
     """
 
     in_process: bool = False
@@ -192,7 +194,7 @@ class Testbed:
         await asyncio.to_thread(self.proxies.create)
 
     async def _settled(self, admin: Kube, deadline_s: float) -> None:
-        """Wait until a lane's pod would be taken, placed and run: default ServiceAccounts, Node Ready, webhook known."""
+        """Wait until a lane's pod would be admitted by the webhook, placed, and run."""
         end = time.monotonic() + deadline_s
         for lane, namespace in self.namespaces.items():
             path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

@@ -53,9 +53,7 @@ class Kube:
     async def open(cls, kubeconfig: Path, *, user_agent: str = "rideout-testbed") -> AsyncIterator["Kube"]:
         settings = client.Configuration()
         settings.client_session_kwargs = {"trust_env": False}  # a proxy variable must not catch loopback traffic
-        await config.load_kube_config(
-            config_file=str(kubeconfig), client_configuration=settings, persist_config=False
-        )
+        await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings, persist_config=False)
         api = client.ApiClient(settings)
         api.user_agent = user_agent
         try:
@@ -118,9 +116,7 @@ def write_kubeconfig(path: Path, server: str, authority: Path, certificate: Path
         "current-context": "rideout",
         "contexts": [{"name": "rideout", "context": {"cluster": "rideout", "user": "rideout"}}],
         "clusters": [{"name": "rideout", "cluster": {"server": server, "certificate-authority": str(authority)}}],
-        "users": [
-            {"name": "rideout", "user": {"client-certificate": str(certificate), "client-key": str(key)}}
-        ],
+        "users": [{"name": "rideout", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
     return path

@@ -45,7 +45,7 @@ def unprivileged() -> User | None:
     except KeyError:  # initdb insists on a name for its uid
         entry = next((user for user in pwd.getpwall() if user.pw_uid != 0), pwd.getpwuid(0))
     if entry.pw_uid == 0:
-        raise ChaosError("PostgreSQL refuses to run as root and this system has no other user: add one (`useradd nobody`)")
+        raise ChaosError("PostgreSQL refuses to run as root, and there is no other user: add one (`useradd nobody`)")
     return User(entry.pw_uid, entry.pw_gid)
 
 

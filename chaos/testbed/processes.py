@@ -27,7 +27,9 @@ POLL_S = 0.02
 # What a server says before it gives up. klog starts such lines with E or F and a date, others name the level.
 _TELLING = re.compile(r"^[EF]\d{4} |\b(error|fatal|panic|failed|refused|in use|invalid|unknown)\b", re.IGNORECASE)
 # Proxies would swallow loopback traffic, and no child may pick up the user's own cluster.
-_NOT_INHERITED = re.compile(r"(?i)^(\w*_proxy|KUBECONFIG|KUBERNETES_\w+|RIDEOUT_\w+|PG[A-Z]+|PYTHON(HOME|PATH|STARTUP))$")
+_NOT_INHERITED = re.compile(
+    r"(?i)^(\w*_proxy|KUBECONFIG|KUBERNETES_\w+|RIDEOUT_\w+|PG[A-Z]+|PYTHON(HOME|PATH|STARTUP))$"
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,6 @@ class ManagedProcess:
         """Start, or start again with the same command, environment and log. Raises ChaosError if it cannot be."""
         if self.alive:
             raise ChaosError(f"{self.name} is running already (pid {self.pid})", log=self.log)
-        identity = {"user": self._user.uid, "group": self._user.gid, "extra_groups": []} if self._user else {}
         with self.log.open("ab") as log:
             self._log_offset = log.tell()
             try:
@@ -150,7 +151,9 @@ class ManagedProcess:
                     env=self._supervisor.environment(self.env),
                     cwd=self._cwd or "/",
                     start_new_session=True,
-                    **identity,  # type: ignore[arg-type]
+                    user=self._user.uid if self._user else None,
+                    group=self._user.gid if self._user else None,
+                    extra_groups=[] if self._user else None,
                 )
             except OSError as error:
                 raise ChaosError(f"cannot start {self.name}: {error.strerror}: {self.argv[0]}", log=self.log) from error
@@ -206,7 +209,8 @@ class ManagedProcess:
         while True:
             if not self.alive:
                 self.collect()
-                raise ChaosError(f"{self.name} ended with {self.exit_code} at its start: {self.telling()}", log=self.log)
+                said = f"{self.name} ended with {self.exit_code} at its start: {self.telling()}"
+                raise ChaosError(said, log=self.log)
             if self._ready is None or await self._ready():
                 return
             if time.monotonic() > end:

@@ -61,9 +61,10 @@ def survivors(pids: Path, token: str, state: Path) -> Iterator[int]:
             yield pid
     mark = f"{TOKEN_VARIABLE}={token}".encode()
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) not in seen and start_time(int(entry.name)) is not None:
-            if _carries(entry, mark) or _is_backend(entry, state):
-                yield int(entry.name)
+        if not entry.name.isdigit() or int(entry.name) in seen or start_time(int(entry.name)) is None:
+            continue
+        if _carries(entry, mark) or _is_backend(entry, state):
+            yield int(entry.name)
 
 
 def _carries(process: Path, mark: bytes) -> bool:

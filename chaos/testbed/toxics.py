@@ -40,7 +40,7 @@ class Toxics:
         self.proxies = {proxy.name: proxy for proxy in proxies}
         self.deadline_s = deadline_s
         self.control = f"http://127.0.0.1:{port}"
-        self._consumer = type("Consumer", (APIConsumer,), {"host": "127.0.0.1", "port": port})
+        self._consumer: type[APIConsumer] = type("Consumer", (APIConsumer,), {"host": "127.0.0.1", "port": port})
 
     def alive(self) -> bool:
         """Whether the control API answers."""

@@ -60,7 +60,9 @@ class Gate:
 
     def __init__(self, mode_file: Path) -> None:
         self._file = mode_file
-        self.mode = checked(json.loads(mode_file.read_text())) if mode_file.exists() else {"mode": "admit"}
+        self.mode: dict[str, Any] = {"mode": "admit"}
+        if mode_file.exists():
+            self.mode = checked(json.loads(mode_file.read_text()))
         self.seen = 0
 
     def validating(self) -> web.Application:

@@ -115,7 +115,7 @@ def define(
             f"--audit-policy-file={write_policy(directory / 'audit-policy.yaml')}", f"--audit-log-path={audit_log}",
             # blocking: a create is answered only after its record was written, so the record is complete.
             "--audit-log-mode=blocking", "--audit-log-maxsize=0",
-            # As a well-run control plane stops: it goes on serving for 3 s, then says 429 + Retry-After while it drains.
+            # As a well-run control plane stops: it goes on serving for 3 s, then answers 429 while it drains.
             "--shutdown-delay-duration=3s", "--shutdown-send-retry-after=true",
         ],
         ready=_api_ready(internal("admin")),

@@ -10,5 +10,3 @@ init containers, restarts (it takes every pod for restartPolicy Never), logs and
 It is also a witness: the real end of each process group goes to the ledger, and what the agents say on stderr to the
 history.
 """
-
-

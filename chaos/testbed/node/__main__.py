@@ -55,9 +55,10 @@ async def run(given: argparse.Namespace) -> None:
 
     # Agents talk to a handful of dispatchers: many at once after an outage, each for a moment.
     connector = aiohttp.TCPConnector(limit=256, keepalive_timeout=5)
-    async with Kube.open(given.kubeconfig, user_agent="rideout-node") as kube, aiohttp.ClientSession(
-        connector=connector, trust_env=False
-    ) as session:
+    async with (
+        Kube.open(given.kubeconfig, user_agent="rideout-node") as kube,
+        aiohttp.ClientSession(connector=connector, trust_env=False) as session,
+    ):
 
         def make(spec: PodSpec) -> Runtime:
             defaults = {"RIDEOUT_LEDGER": str(given.ledger), "RIDEOUT_LANE": spec.lane}
@@ -96,8 +97,8 @@ class Stopped(Exception):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m chaos.testbed.node", description="plays the kubelet with processes")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of the node's identity, direct to the apiserver")
+    parser = argparse.ArgumentParser(prog="python -m chaos.testbed.node", description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="the node's own, direct to the apiserver")
     parser.add_argument("--state-dir", type=Path, required=True, help="where started pod uids are remembered")
     parser.add_argument("--history", type=Path, required=True)
     parser.add_argument("--ledger", type=Path, required=True)

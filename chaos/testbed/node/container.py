@@ -11,7 +11,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -80,7 +79,9 @@ class Processes:
 class Container:
     """One pod's process group."""
 
-    def __init__(self, spec: PodSpec, processes: Processes, defaults: dict[str, str], hear: Callable[[Json], None]) -> None:
+    def __init__(
+        self, spec: PodSpec, processes: Processes, defaults: dict[str, str], hear: Callable[[Json], None]
+    ) -> None:
         """`defaults` are variables a pod gets unless it sets them; `hear` takes each event the agent says on stderr."""
         self._spec = spec
         self._processes = processes
@@ -187,8 +188,11 @@ class Adopted:
         """It runs already."""
 
     async def wait(self) -> int:
-        while start_time(self._pid) == self._start:
-            await asyncio.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self._pid)  # not our child: poll(2) still tells its end
+            if start_time(self._pid) == self._start:
+                await _readable(descriptor)
+            os.close(descriptor)
         return self.CODE_LOST
 
     def stop(self) -> None:
@@ -206,13 +210,19 @@ class Adopted:
 async def exited(pid: int) -> None:
     """Return when a child has ended; it is left for its waiter to reap."""
     descriptor = os.pidfd_open(pid)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
     try:
-        await ended.wait()
+        await _readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def _readable(descriptor: int) -> None:
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, readable.set)
+    try:
+        await readable.wait()
     finally:
         loop.remove_reader(descriptor)
-        os.close(descriptor)
 
 
 def _group_runs(group: int) -> bool:
@@ -235,5 +245,3 @@ def _mentions(pid: int, mark: bytes) -> bool:
         return any(variable.endswith(mark) for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:
         return False
-
-

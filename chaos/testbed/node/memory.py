@@ -1,8 +1,8 @@
 """Which pod uids the node has started, on disk, so that a node that comes back never starts one twice.
 
 One JSON line an event, appended and fsynced *before* the process is started: a node that dies between the two has
-lost that pod (it reports it as failed), and that is the right way round. Its end is remembered as well, so that an exit code which the
-API could not take yet survives the node.
+lost that pod (it reports it as failed), and that is the right way round. Its end is remembered as well, so that an
+exit code which the API could not take yet survives the node.
 """
 
 import os

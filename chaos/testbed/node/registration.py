@@ -117,4 +117,3 @@ def is_ready(node: Json) -> bool:
     """Whether a Node object's Ready condition is True."""
     conditions = (node.get("status") or {}).get("conditions") or []
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-

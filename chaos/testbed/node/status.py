@@ -15,7 +15,6 @@ from chaos.testbed.node.manifest import PodSpec
 
 WORKERS = 16  # requests at once; the apiserver gives mutating requests of one client a share of some 100 seats
 RETRY_S = 0.5
-GONE = (404, 409)  # deleted; or another pod of this name (the patch carries our uid)
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,10 @@ class Reporter:
         path = f"/api/v1/namespaces/{report.namespace}/pods/{report.name}"
         with contextlib.suppress(*TRANSPORT_ERRORS):
             if report.status is not None:
-                body = {"metadata": {"uid": report.uid}, "status": report.status}
+                body: Json = {"metadata": {"uid": report.uid}, "status": report.status}
                 reply = await self._kube.request("PATCH", f"{path}/status", body, content_type=STRATEGIC)
-                if reply.status in GONE:
-                    return True
+                if reply.status in (404, 409):
+                    return await self._is_gone(path, report.uid)
                 if reply.status in (400, 422):  # asking again would not help
                     self._say(f"status of {report.namespace}/{report.name} refused: {reply.message}")
                     return True
@@ -81,9 +80,14 @@ class Reporter:
             if report.remove:
                 body = {"gracePeriodSeconds": 0, "preconditions": {"uid": report.uid}}
                 reply = await self._kube.request("DELETE", path, body)
-                return reply.ok or reply.status in GONE
+                return reply.ok or await self._is_gone(path, report.uid)
             return True
         return False
+
+    async def _is_gone(self, path: str, uid: str) -> bool:
+        """Whether no pod of this uid is left. A 409 alone does not say: it may be a write that met another."""
+        reply = await self._kube.request("GET", path)
+        return reply.status == 404 or (reply.ok and reply.body["metadata"]["uid"] != uid)
 
 
 def timestamp() -> str:
@@ -96,20 +100,20 @@ def running(pod: PodSpec, started_at: str) -> Json:
 
 def ended(pod: PodSpec, started_at: str, code: int, reason: str = "", message: str = "") -> Json:
     """Succeeded or Failed by the exit code. `reason` is given where the end was not the process's own."""
-    terminated: dict[str, Any] = {
+    terminated: Json = {
         "exitCode": code,
         "reason": "Completed" if code == 0 else "Error",
         "startedAt": started_at,
         "finishedAt": timestamp(),
     }
-    status = _status("Succeeded" if code == 0 else "Failed", pod, {"terminated": terminated}, started_at, ready=False)
+    status: Json = _status("Succeeded" if code == 0 else "Failed", pod, {"terminated": terminated}, started_at, ready=False)
     return status | {key: value for key, value in (("reason", reason), ("message", message)) if value}
 
 
 def waiting(pod_name: str, reason: str, message: str) -> Json:
     """A container that cannot be made: the pod stays Pending and says why, as a kubelet's does."""
-    state = {"waiting": {"reason": reason, "message": message}}
-    container = {"name": pod_name, "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    state: Json = {"waiting": {"reason": reason, "message": message}}
+    container: Json = {"name": pod_name, "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
     return {"phase": "Pending", "containerStatuses": [container]}
 
 

@@ -34,8 +34,10 @@ NEEDED = ("RIDEOUT_ROW", "RIDEOUT_EPOCH", "RIDEOUT_TRY", "RIDEOUT_TOKEN", "RIDEO
 def suits(spec: PodSpec) -> bool:
     """Whether the pod is the agent around the suite's own user code, the only thing that can be played."""
     agent, separator, code = _split(spec.argv)
-    return bool(separator) and any(word.endswith("agent.py") for word in agent) and (
-        any(word.endswith("traffic/work.py") or word == "chaos.traffic.work" for word in code)
+    return (
+        bool(separator)
+        and any(word.endswith("agent.py") for word in agent)
+        and (any(word.endswith("traffic/work.py") or word == "chaos.traffic.work" for word in code))
     )
 
 
@@ -63,7 +65,12 @@ class VirtualAgent:
     """One attempt. The same life as a Container, without the process."""
 
     def __init__(
-        self, spec: PodSpec, session: aiohttp.ClientSession, ledger: int, defaults: dict[str, str], hear: Callable[[Json], None]
+        self,
+        spec: PodSpec,
+        session: aiohttp.ClientSession,
+        ledger: int,
+        defaults: dict[str, str],
+        hear: Callable[[Json], None],
     ) -> None:
         """`ledger` is a descriptor open for appending; `hear` takes the events an agent would say on stderr."""
         self._env = {**defaults, **spec.env}
@@ -72,7 +79,8 @@ class VirtualAgent:
         self._ledger = ledger
         self._hear = hear
         self._nonce = secrets.token_hex(16)
-        self._urls = [url.strip().rstrip("/") for url in self._env.get("RIDEOUT_DISPATCHERS", "").split(",") if url.strip()]
+        addresses = self._env.get("RIDEOUT_DISPATCHERS", "").split(",")
+        self._urls = [address.strip().rstrip("/") for address in addresses if address.strip()]
         self._stopping = asyncio.Event()
         self._life: asyncio.Task[int] | None = None
 

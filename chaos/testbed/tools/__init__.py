@@ -42,6 +42,8 @@ class Tool:
     version_arguments: tuple[str, ...]
 
 
+KUBERNETES = "k8s.io/kubernetes"
+
 TOOLS = (
     Tool("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ("--version",)),
     Tool(
@@ -50,10 +52,10 @@ TOOLS = (
         "github.com/Shopify/toxiproxy/v2",
         ("-version",),
     ),
-    Tool("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", ("--version",)),
-    Tool("kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", ("version", "--client")),
-    Tool("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", ("--version",)),
-    Tool("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "k8s.io/kubernetes", ("--version",)),
+    Tool("kube-apiserver", f"{KUBERNETES}/cmd/kube-apiserver", KUBERNETES, ("--version",)),
+    Tool("kubectl", f"{KUBERNETES}/cmd/kubectl", KUBERNETES, ("version", "--client")),
+    Tool("kube-controller-manager", f"{KUBERNETES}/cmd/kube-controller-manager", KUBERNETES, ("--version",)),
+    Tool("kube-scheduler", f"{KUBERNETES}/cmd/kube-scheduler", KUBERNETES, ("--version",)),
 )
 
 
@@ -66,7 +68,7 @@ def pinned(module: str) -> str:
 
 
 def kubernetes_version() -> str:
-    return pinned("k8s.io/kubernetes")
+    return pinned(KUBERNETES)
 
 
 def build_arguments(tool: Tool) -> list[str]:
@@ -101,12 +103,14 @@ def find_or_build(progress: Progress, stop: threading.Event | None = None) -> di
     """
     found = {tool.name: path for tool in TOOLS if (path := _from_assets(tool))}
     cache = cache_directory()
-    found.update({tool.name: cache / tool.name for tool in TOOLS if tool.name not in found and (cache / tool.name).is_file()})
+    cached = {tool.name: cache / tool.name for tool in TOOLS if (cache / tool.name).is_file()}
+    found = cached | found
     if len(found) < len(TOOLS):
         try:
             cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ChaosError(f"cannot create {cache}: {error.strerror}: set XDG_CACHE_HOME to a place you may write") from error
+            remedy = "set XDG_CACHE_HOME to a place you may write"
+            raise ChaosError(f"cannot create {cache}: {error.strerror}: {remedy}") from error
         with _lock(cache, progress, stop or threading.Event()):
             found.update(_build_missing(found, cache, progress, stop or threading.Event()))
     return found
@@ -120,7 +124,8 @@ def _from_assets(tool: Tool) -> Path | None:
     wanted = pinned(tool.module).removeprefix("v")
     remedy = f"put {wanted} there or unset KUBEBUILDER_ASSETS"
     try:
-        answer = subprocess.run([path, *tool.version_arguments], capture_output=True, text=True, timeout=30, check=False)
+        command = [str(path), *tool.version_arguments]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ChaosError(f"{path} (from KUBEBUILDER_ASSETS) does not run: {error}: {remedy}") from error
     told = re.search(r"\d+\.\d+\.\d+\S*", answer.stdout + answer.stderr)
@@ -168,7 +173,8 @@ def _build_missing(found: dict[str, Path], cache: Path, progress: Progress, stop
     supervisor = Supervisor(scratch, scratch / "state")  # if we are killed, `go` and its compilers go too
     try:
         for number, tool in enumerate(missing, 1):
-            _build(go, tool, scratch / tool.name, log, supervisor, stop, _Clock(progress, number, len(missing), tool.name))
+            clock = _Clock(progress, number, len(missing), tool.name)
+            _build(go, tool, scratch / tool.name, log, supervisor, stop, clock)
             (scratch / tool.name).replace(cache / tool.name)
             built[tool.name] = cache / tool.name
     finally:

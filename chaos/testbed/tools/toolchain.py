@@ -31,9 +31,7 @@ def go_version(command: str) -> tuple[int, int] | None:
     """(major, minor) as `go version` tells it, None when it cannot be run."""
     try:
         # cwd: in a directory with a go.mod an old `go` would try to download the toolchain that it names.
-        answer = subprocess.run(
-            [command, "version"], capture_output=True, text=True, timeout=30, check=False, cwd="/"
-        )
+        answer = subprocess.run([command, "version"], capture_output=True, text=True, timeout=30, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r"go version go(\d+)\.(\d+)", answer.stdout)
