@@ -23,7 +23,7 @@ from chaos.history import History
 from chaos.progress import Progress
 from chaos.rundir import RunDir
 from chaos.scenarios import Scenario, Stroke
-from chaos.stage import Run, Stage, log_path, setting_up
+from chaos.stage import Run, Stage, describe, log_path, setting_up
 from chaos.undo import Undos
 
 STOPPED = Unknown("the run was stopped before its end")
@@ -119,6 +119,7 @@ def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
     run = Run(scenario, seed, directory, history, progress, Undos.of_this_process(directory.path, os.getpid()))
     with signals_interrupt(), progress.showing():
         progress.note(f"records: {directory.path}")
+        describe(run)
         trouble = live_through(run)
         try:
             run.phase("check")

@@ -38,9 +38,15 @@ class RunDir:
             raise ChaosError(f"cannot write to {runs}: {error.strerror}; give another place with --runs-dir") from error
         return cls(path, mono, wall)
 
+    def amend_run(self, **fields: Any) -> None:
+        """Add to run.json, or replace what it says."""
+        record: Json = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+        self.write_run(**{**record, **fields})
+
     def write_run(self, **fields: Any) -> None:
         """run.json, whole or not at all."""
-        record = {"schema": 1, "started_wall": self.started_wall, "started_mono": self.started_mono, **fields}
+        clocks = {"schema": 1, "started_wall": self.started_wall, "started_mono": self.started_mono}
+        record = {**clocks, **fields}
         temporary = self.path / "run.json.tmp"
         temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         temporary.replace(self.path / "run.json")

@@ -39,20 +39,14 @@ ENDED = ("success", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One lane at one moment: rows by state, rows that ride out an outage, the oldest due row that was never
-    placed (seconds overdue), and the leader's term."""
+    """One lane at one moment: rows by state, rows whose pod the API took, rows that ride out an outage, the oldest
+    row that is due and has no pod (seconds overdue), and the leader's term."""
 
     states: Counter[str]
+    placed: int
     holding: int
     oldest_due_age_s: float
     leader_term: int
-
-    @property
-    def placed(self) -> int:
-        """Rows whose pod the API accepted, and that are not being offered again."""
-        return sum(self.states[state] for state in ("queued", "running", *ENDED)) - self.dispatch_failed
-
-    dispatch_failed: int = 0
 
     @property
     def unfinished(self) -> int:
@@ -62,13 +56,13 @@ class Figures:
 def figures_of(rows: list[Row], wall: float, leader_term: int) -> Figures:
     """Figures of a lane's rows at unix time `wall`. A row that was claimed but has no pod yet still waits."""
     waiting = [row for row in rows if row["state"] == "scheduled" or (row["state"] == "queued" and not row["pod_uid"])]
-    overdue = [wall - unix(row["due_at"]) for row in waiting]
+    refused = [row for row in rows if row["state"] == "failed" and (row["reason"] or "").startswith("dispatch_failed")]
     return Figures(
         states=Counter(row["state"] for row in rows),
-        holding=sum(1 for row in waiting if row.get("dispatch_unavailable_since")),
-        oldest_due_age_s=max([0.0, *overdue]),
+        placed=len(rows) - len(waiting) - len(refused),
+        holding=sum(1 for row in waiting if row["dispatch_unavailable_since"]),
+        oldest_due_age_s=max([0.0, *(wall - unix(row["due_at"]) for row in waiting)]),
         leader_term=leader_term,
-        dispatch_failed=sum(1 for row in rows if (row.get("reason") or "").startswith("dispatch_failed")),
     )
 
 

@@ -22,13 +22,14 @@ from chaos import lanes as lane_processes
 from chaos.errors import Unknown
 from chaos.faults import Ground
 from chaos.history import History
-from chaos.lanes import REPOSITORY, Lane
+from chaos.lanes import Lane
 from chaos.probe import Probe
 from chaos.progress import Progress
 from chaos.rundir import RunDir
 from chaos.sampler import Figures, Sampler
 from chaos.scenarios import Scenario
-from chaos.testbed import Testbed
+from chaos.testbed import Testbed, tools
+from chaos.testbed.manifests import namespace_of
 from chaos.traffic import launcher, schedule
 from chaos.traffic.launcher import Load, LoadPlan, Target
 from chaos.undo import Undos
@@ -125,7 +126,7 @@ async def setting_up(run: Run) -> AsyncIterator[Stage]:
                 started_mono=directory.started_mono,
                 history=history.path,
                 ledger=directory.path / "ledger.jsonl",
-                agents_in_process=scenario.agents_in_process,
+                in_process=scenario.agents_in_process,
                 webhook_timeout_s=scenario.webhook_timeout_s,
             )
         )
@@ -133,7 +134,8 @@ async def setting_up(run: Run) -> AsyncIterator[Stage]:
         lanes = await stack.enter_async_context(
             lane_processes.running(scenario.lanes, bed, directory.path, scenario.profile)
         )
-        directory.write_run(**await describe(run, bed, lanes))
+        settings = await lane_processes.settings_of(next(iter(lanes.values())))
+        describe(run, urls={name: lane.urls for name, lane in lanes.items()}, settings=settings)
         probe = await stack.enter_async_context(
             Probe.watching(bed.kubeconfig("probe"), bed.namespaces, history, interval_s=scenario.probe_interval_s)
         )
@@ -167,34 +169,37 @@ def load_plan(run: Run, lanes: dict[str, Lane]) -> LoadPlan:
     )
 
 
-async def describe(run: Run, bed: Testbed, lanes: dict[str, Lane]) -> dict[str, Any]:
-    """run.json, less its clocks."""
+def describe(run: Run, **known: Any) -> None:
+    """Write run.json, less what is not known yet; `known` adds to it or replaces what it said."""
     scenario = run.scenario
     again = ["python", "-m", "chaos", "run", scenario.name, "--profile", scenario.profile, "--seed", str(run.seed)]
-    return {
+    lanes = {
+        lane.name: {
+            "mode": lane.mode,
+            "policy": lane.policy,
+            "replicas": lane.replicas,
+            "namespace": namespace_of(lane.name),
+            "urls": [],
+        }
+        for lane in scenario.lanes
+    }
+    about: dict[str, Any] = {
         "scenario": scenario.name,
         "profile": scenario.profile,
         "cluster": "local",
-        "kubernetes": bed.kubernetes_version,
+        "kubernetes": tools.kubernetes_version(),
         "seed": run.seed,
-        "lanes": {
-            name: {
-                "mode": lane.spec.mode,
-                "policy": lane.spec.policy,
-                "replicas": lane.spec.replicas,
-                "namespace": lane.namespace,
-                "urls": lane.urls,
-            }
-            for name, lane in lanes.items()
-        },
+        "lanes": lanes,
         "budgets": scenario.budgets,
-        "settings": await lane_processes.settings_of(next(iter(lanes.values()))),
+        "settings": {},
         "agents_in_process": scenario.agents_in_process,
         "claim": scenario.claim,
         "command": shlex.join(again),
         "machine": {"cpus": os.cpu_count(), "python": sys.version.split()[0]},
-        "repository": str(REPOSITORY),
     }
+    for name, urls in known.pop("urls", {}).items():
+        lanes[name]["urls"] = urls
+    run.directory.write_run(**{**about, **known})
 
 
 @asynccontextmanager
