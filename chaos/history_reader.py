@@ -86,8 +86,8 @@ class HistoryReader:
         ]
 
     def _phase(self, event: Event) -> None:
-        if event.get("type") not in ("invoke", "info") and self.phases and self.phases[-1].name == event["phase"]:
-            return  # the ok of a phase that was invoked before: it began then
+        if self.phases and self.phases[-1].name == event["phase"]:
+            return  # it goes on
         if self.phases:
             self.phases[-1].ended = event["t"]
         self.phases.append(Phase(event["phase"], event["t"]))
@@ -193,7 +193,7 @@ class HistoryReader:
                 row=int(event["row"]),
                 epoch=int(event["epoch"]),
                 try_number=int(event.get("try") or 1),
-                disposition=intern(event["disposition"]),
+                disposition=intern(event["disposition"].capitalize()),
                 cause=intern(event.get("cause") or ""),
                 may_exist=bool(event.get("may_exist")),
                 started=event["started"],

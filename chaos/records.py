@@ -213,9 +213,13 @@ class Lane:
         return create.answer is not Answer.PLACED or claim.disposition == "Placed"
 
     def unavailable_at(self, row: int) -> list[float]:
-        """When offers of the row ended Unavailable: the apiserver said so, or the dispatcher says so of itself."""
+        """When offers of the row ended Unavailable: the apiserver said so, or the dispatcher says so of itself.
+
+        A claim whose settlement found no row is left out: its pod had won the race, and the row was not held.
+        """
         said = [create.ended for create in self.creates.get(row, ()) if create.answer is Answer.UNAVAILABLE]
-        return sorted(said + [c.ended for c in self.claims.get(row, ()) if c.disposition == "Unavailable"])
+        own = [c.ended for c in self.claims.get(row, ()) if c.disposition == "Unavailable" and c.settled]
+        return sorted(said + own)
 
     def placed_at(self, row: int) -> float | None:
         """When the row's first create was accepted, and heard to be so."""
@@ -318,9 +322,10 @@ class Records:
         return next((phase for phase in reversed(self.phases) if phase.name == name), None)
 
     @property
-    def collected(self) -> bool:
-        """The run came as far as collecting its records, so that what is missing really is missing."""
-        return self.phase("collect") is not None
+    def drained(self) -> bool:
+        """The run came as far as its drain, so that what has not ended by the end of the records did not end. (The
+        records of a run that was broken off are collected too.)"""
+        return self.phase("drain") is not None
 
     def samples(self) -> list[Sample]:
         """samples.csv; empty where there is none. Cells that are no numbers are left out."""

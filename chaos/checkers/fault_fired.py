@@ -1,0 +1,74 @@
+"""Did the faults really happen?"""
+
+import re
+
+from chaos.checkers.base import CheckResult, Finding
+from chaos.events import Fault, FaultClass
+from chaos.records import Records
+
+TOTAL = re.compile(r"control-plane-stop|apiserver-(kill|stop|long-stop)|proxy-off|refused")
+"""Faults under which no create can be committed for a lane, once the last ones have drained."""
+DRAIN_S = 5.0
+"""Requests under way when a server is told to stop may still be finished."""
+
+
+class FaultFired:
+    """Every fault that was injected was seen to bite by a client of the suite, and by this lane. What was not seen to
+    happen proves nothing."""
+
+    name = "fault_fired"
+
+    def check(self, records: Records, lane: str) -> CheckResult:
+        found = Finding(records, lane)
+        faults = records.faults_of(lane)
+        found.need("history")
+        if not faults:
+            found.doubt("no fault was injected")
+        for fault in faults:
+            if fault.kind is FaultClass.OTHER:
+                found.doubt(f"{fault.name} is of no known class, so nothing can be expected of it")
+            if fault.fired_at is None:
+                failed = [why for why in fault.failures if why.startswith(("inject", "confirm_fired"))]
+                found.doubt(f"{fault.name} was not seen to fire" + (f": {failed[0]}" if failed else ""))
+                continue
+            found.figures.setdefault("fired_at_s", {})[fault.name] = round(fault.fired_at, 3)
+            if TOTAL.search(fault.name.replace("_", "-")):
+                _expect_silence(found, fault)
+            if fault.kind is FaultClass.ANSWER_LOST:
+                _expect_lost_answers(found, fault)
+        return found.result()
+
+
+def _expect_silence(found: Finding, fault: Fault) -> None:
+    """No create of this lane was committed while a total outage held."""
+    fired, until = fault.biting()
+    lane = found.records.lanes[found.lane]
+    leaked = [c for c in lane.all_creates() if c.committed and c.started > fired + DRAIN_S and c.ended < until]
+    found.figures["committed_in_outage"] = found.figures.get("committed_in_outage", 0) + len(leaked)
+    if leaked:
+        first = min(leaked, key=lambda create: create.started)
+        found.doubt(
+            f"{fault.name} did not hold: {len(leaked)} creates were committed in it, "
+            f"the first for row {first.row} at {first.started:.1f} s"
+        )
+
+
+def _expect_lost_answers(found: Finding, fault: Fault) -> None:
+    """At least one create of this lane was committed whose answer its client never had."""
+    begin, end = fault.active()
+    lane = found.records.lanes[found.lane]
+    heard = {
+        (answered.create.row, answered.create.epoch)
+        for row in lane.creates
+        for answered in lane.answers(row)
+        if not answered.by_running
+    }
+    lost = [
+        c
+        for c in lane.all_creates()
+        if c.committed and begin <= c.ended and c.started <= end and (c.row, c.epoch) not in heard
+    ]
+    found.figures["answers_lost"] = found.figures.get("answers_lost", 0) + len(lost)
+    if not lost:
+        found.need("audit")
+        found.doubt(f"{fault.name} took no answer from this lane: no create was committed in it and unheard")

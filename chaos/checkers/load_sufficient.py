@@ -1,0 +1,67 @@
+"""Was there enough to do for the run to prove anything?"""
+
+from chaos.checkers.base import CheckResult, Finding
+from chaos.events import Fault, FaultClass
+from chaos.records import Records
+
+LEAST = {"due_before": 5, "due_during": 20, "due_after": 5, "opening_due": 20, "due_answer_lost": 3, "submitted": 1}
+"""How many tasks a lane must have had, unless the run's budgets say otherwise under the same name."""
+OPENING_S = 20.0
+
+
+class LoadSufficient:
+    """Enough tasks were due before, during and after each outage, and enough of them so early in it that the old
+    attempt budget could be used up before the API's return. A run without that load proves nothing."""
+
+    name = "load_sufficient"
+
+    def check(self, records: Records, lane: str) -> CheckResult:
+        found, of = Finding(records, lane), records.lanes[lane]
+        found.need("history")
+        if not records.faults_of(lane):
+            found.doubt("no fault was injected")
+        _expect(found, "submitted", len(of.by_row), "handed in")
+        outages = [fault for fault in records.faults_of(lane, FaultClass.OUTAGE) if fault.fired_at is not None]
+        if outages:
+            first = outages[0].biting()[0]
+            last = max(_over(records, fault, lane) for fault in outages)
+            _expect(found, "due_before", len(of.due_between(float("-inf"), first)), "due before the outage")
+            _expect(found, "due_after", len(of.due_between(last, float("inf"))), "due after the outage")
+        compared = any(not other.info.decides for other in records.lanes.values())
+        for fault in outages:
+            fired, over = fault.biting()[0], _over(records, fault, lane)
+            _expect(found, "due_during", len(of.due_between(fired, over)), f"due during {fault.name}")
+            if compared:
+                _expect_opening(found, fault, fired, over)
+        for fault in records.faults_of(lane, FaultClass.ANSWER_LOST):
+            if fault.fired_at is not None:
+                _expect(found, "due_answer_lost", len(of.due_between(*fault.biting())), f"due during {fault.name}")
+        return found.result()
+
+
+def _expect(found: Finding, name: str, count: int, where: str) -> None:
+    """With several faults the smallest count is shown."""
+    least = int(found.records.run.budgets.get(name, LEAST[name]))
+    found.figures[name] = min(count, found.figures.get(name, count))
+    found.figures[f"{name}_least"] = least
+    if count < least:
+        found.doubt(f"only {count} tasks were {where}; at least {least} are needed")
+
+
+def _expect_opening(found: Finding, fault: Fault, fired: float, over: float) -> None:
+    """Only tasks that were due this early can have used up six attempts (R6) when the API returns."""
+    run = found.records.run
+    opening = min(run.budgets.get("opening_s", OPENING_S), over - fired - run.attempts_span_s)
+    found.figures["opening_s"] = round(opening, 1)
+    if opening <= 0:
+        found.doubt(
+            f"{fault.name} lasted {over - fired:.0f} s, no longer than the attempt budget of {run.attempts_span_s:g} s"
+        )
+        return
+    due = len(found.records.lanes[found.lane].due_between(fired, fired + opening))
+    _expect(found, "opening_due", due, f"due in the first {opening:.0f} s of {fault.name}")
+
+
+def _over(records: Records, fault: Fault, lane: str) -> float:
+    """When the fault was over for this lane, or the records' end where that is not known."""
+    return records.healed_at(fault, lane) or fault.healed_at or records.end

@@ -1,0 +1,157 @@
+"""How soon after the API's return was every waiting row offered again and answered?
+
+Counted from `Records.healed_at`, the probe's first accepted create, to the row's first *answered* offer in the audit
+log (`Lane.answers` says what counts as answered, and why). A row that was answered but not placed, with Backpressure
+or with a 403 of an apiserver that had just started, met the promise; what holds it from then on is R6 or the
+quota, so it is shown apart with its time to placement. An Unavailable before the return voids an earlier answer: the
+row was in the outage again.
+
+The *stable time* is Jepsen's: the start of the window from which on all later moments are well, where "well" means
+that no row that was never answered has been due for longer than the budget.
+"""
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from chaos.audit import Answer
+from chaos.checkers.base import CheckResult, Figures, Finding, not_applicable
+from chaos.events import Fault, FaultClass, Submission
+from chaos.records import Answered, Lane, Records
+
+STARTUP_S = 10.0
+"""How long after the return a 403 still counts as one of the restarted apiserver's (informers not synced)."""
+
+
+class Recovery:
+    """Of the rows that were due between fired and healed, every one is offered again and answered within the budget
+    after the API's return. From then on no row waits for its first answer for longer than that."""
+
+    name = "recovery"
+
+    def check(self, records: Records, lane: str) -> CheckResult:
+        outages = records.faults_of(lane, FaultClass.OUTAGE)
+        if not outages:
+            return not_applicable("the run has no outage")
+        found = Finding(records, lane)
+        found.figures = {"rows": 0, "slowest_s": None, "budget_s": records.run.recovery_budget_s, "stable_at_s": None}
+        found.need("history")
+        each: dict[str, Figures] = {}
+        for number, fault in enumerate(outages):
+            later = [other.fired_at for other in outages[number + 1 :] if other.fired_at is not None]
+            figures = _after(found, fault, min(later, default=float("inf")))
+            if figures is not None:
+                each[f"{fault.name} {number + 1}" if len(outages) > 1 else fault.name] = figures
+        if len(each) == 1:
+            found.figures |= next(iter(each.values()))
+        elif each:
+            slowest = max(each.values(), key=lambda figures: figures["slowest_s"] or 0.0)
+            found.figures |= slowest | {"faults": each}
+        return found.result()
+
+
+@dataclass(slots=True)
+class _Times:
+    """Seconds from healed to each row's first answer, and the rows that are shown apart."""
+
+    answered: dict[int, float] = field(default_factory=dict)
+    never: list[int] = field(default_factory=list)
+    apart: dict[int, float | None] = field(default_factory=dict)
+    """Row → seconds from healed to its placement, for rows whose first answer was no placement."""
+
+
+def _after(found: Finding, fault: Fault, next_outage: float) -> Figures | None:
+    """Judge the recovery from one outage. `next_outage` is when the next one fired."""
+    records, lane = found.records, found.records.lanes[found.lane]
+    healed = records.healed_at(fault, found.lane)
+    if fault.fired_at is None or healed is None:
+        found.doubt(f"{fault.name} was not seen to {'fire' if fault.fired_at is None else 'be over'} for this lane")
+        return None
+    budget, until = records.run.recovery_budget_s, min(records.end, next_outage)
+    times = _Times()
+    for submission in _waiting(lane, fault.fired_at, healed):
+        _measure(found, submission, healed, until, times)
+    if not times.answered and not times.never:
+        found.doubt(f"no row of this lane was waiting when {fault.name} was over")
+    stable = _stable_at(lane, healed, until, budget)
+    if stable is None or stable > budget:
+        what = "never" if stable is None else f"only {stable:.1f} s after the API's return"
+        found.offence(None, None if stable is None else healed + stable, f"the lane became stable {what}")
+    return {
+        "rows": len(times.answered) + len(times.never),
+        "slowest_s": round(max(times.answered.values()), 3) if times.answered else None,
+        "budget_s": budget,
+        "median_s": round(median(times.answered.values()), 3) if times.answered else None,
+        "stable_at_s": None if stable is None else round(stable, 3),
+        "never_answered": len(times.never),
+        "answered_not_placed": len(times.apart),
+        "slowest_placement_s": max((round(s, 3) for s in times.apart.values() if s is not None), default=None),
+        "startup_403s": sum(
+            _is_startup_403(create.ended, fault, healed) and create.forbidden for create in lane.all_creates()
+        ),
+    }
+
+
+def _waiting(lane: Lane, fired: float, healed: float) -> list[Submission]:
+    """Rows that were due between fired and healed. One that had been due before and was not answered when the fault
+    fired is due in the outage just the same."""
+    rows = []
+    for submission in lane.by_row.values():
+        if submission.row is None or submission.due >= healed:
+            continue
+        before = submission.due < fired
+        if before and any(answered.t < fired for answered in lane.answers(submission.row)):
+            continue
+        rows.append(submission)
+    return rows
+
+
+def _measure(found: Finding, submission: Submission, healed: float, until: float, times: _Times) -> None:
+    row, lane, budget = submission.row, found.records.lanes[found.lane], found.records.run.recovery_budget_s
+    assert row is not None
+    answered = _first_answer(lane, row, healed)
+    if answered is None or answered.t > until:
+        if until < healed + budget:
+            found.doubt(f"row {row} had no answer yet when {until - healed:.1f} s of the recovery were on record")
+            return
+        times.never.append(row)
+        claim = lane.rows.get(row)
+        failed = f" (it says: {claim.reason})" if claim is not None and claim.state == "failed" else ""
+        found.absence("audit", row, submission.due, f"due at {submission.due:.1f} s and never answered{failed}")
+        return
+    took = max(0.0, answered.t - healed)
+    times.answered[row] = took
+    if answered.answer is not Answer.PLACED:
+        placed = lane.placed_at(row)
+        times.apart[row] = None if placed is None else max(0.0, placed - healed)
+    if took > budget:
+        what = f"answered {took:.1f} s after the API's return, {budget:g} s are allowed"
+        found.offence(row, answered.t, what, answered_after_s=round(took, 3), due=submission.due)
+
+
+def _first_answer(lane: Lane, row: int, healed: float) -> Answered | None:
+    """The row's first answer that no later Unavailable before the return made void; a placement is never void."""
+    held = max((t for t in lane.unavailable_at(row) if t < healed), default=float("-inf"))
+    answers = lane.answers(row)
+    return next((a for a in answers if a.t >= held or a.answer is Answer.PLACED), None)
+
+
+def _stable_at(lane: Lane, healed: float, until: float, bound: float) -> float | None:
+    """Seconds from healed to the moment from which on no never-answered row is overdue by more than `bound`; None if
+    that never came. Rows that failed are not waiting any more: `no_lost_task` speaks of them."""
+    stable = healed
+    for submission in lane.by_row.values():
+        row = submission.row
+        late = submission.due + bound
+        if row is None or late >= until:
+            continue
+        first = next(iter(lane.answers(row)), None)
+        if first is not None and first.t <= until:
+            stable = max(stable, first.t if first.t > late else healed)
+        elif row not in lane.rows or lane.rows[row].state != "failed":
+            return None
+    return stable - healed
+
+
+def _is_startup_403(t: float, fault: Fault, healed: float) -> bool:
+    begun = fault.heal_began if fault.heal_began is not None else healed
+    return begun <= t <= healed + STARTUP_S
