@@ -173,7 +173,7 @@ def describe(run: Run, **known: Any) -> None:
     """Write run.json, less what is not known yet; `known` adds to it or replaces what it said."""
     scenario = run.scenario
     again = ["python", "-m", "chaos", "run", scenario.name, "--profile", scenario.profile, "--seed", str(run.seed)]
-    lanes = {
+    lanes: dict[str, dict[str, Any]] = {
         lane.name: {
             "mode": lane.mode,
             "policy": lane.policy,

@@ -20,7 +20,7 @@ import gevent
 from locust import FastHttpUser, constant, events, task
 from locust.env import Environment
 
-from chaos.history import History
+from chaos.history import EventType, History
 from chaos.traffic.launcher import Cue, LoadPlan
 from chaos.traffic.schedule import Entry, Schedule
 
@@ -66,12 +66,12 @@ class Board:
 board = Board()
 
 
-@events.test_start.add_listener
+@events.test_start.add_listener  # type: ignore[untyped-decorator]
 def start_following(environment: Environment, **_: object) -> None:
     gevent.spawn(board.follow, environment)
 
 
-@events.quitting.add_listener
+@events.quitting.add_listener  # type: ignore[untyped-decorator]
 def write_summary(**_: object) -> None:
     """Say what was reached: by segment and lane, how many were submitted, how fast, and the latest submission."""
     summary: dict[str, dict[str, dict[str, float]]] = {}
@@ -90,7 +90,7 @@ def write_summary(**_: object) -> None:
     plan.summary.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
-class LaneUser(FastHttpUser):
+class LaneUser(FastHttpUser):  # type: ignore[misc]
     """Submits one lane's share. Each task is its own run, so that no submission waits for another."""
 
     host = "http://localhost"  # every request names its replica in full
@@ -105,7 +105,7 @@ class LaneUser(FastHttpUser):
         self.cue: Cue | None = None
         self.entries: list[Entry] = []
 
-    @task
+    @task  # type: ignore[untyped-decorator]
     def submit_the_next(self) -> None:
         cue = board.cue
         if cue is None or cue.quit or cue.segment is None:
@@ -132,11 +132,13 @@ class LaneUser(FastHttpUser):
     def submit_until_answered(self, cue: Cue, entry: Entry) -> None:
         due = max(cue.at + entry.offset_s, time.monotonic()) - plan.started_mono
         key = f"{plan.run_key}-{self.lane}-{entry.key}"
-        told = {"lane": self.lane, "key": key, "due": round(due, 6)}
+        told: dict[str, Any] = {"lane": self.lane, "key": key, "due": round(due, 6)}
         history.write("invoke", "load", "submit", row=None, segment=cue.segment, **told)
         asked = time.monotonic()
         verdict, row, detail = self.post(body_of(key, due, entry, self.target), asked + GIVE_UP_S)
-        at = history.write(verdict, "load", "submit", row=row, **told, **({"detail": detail} if detail else {}))
+        if detail:
+            told["detail"] = detail
+        at = history.write(verdict, "load", "submit", row=row, **told)
         board.done.append(
             {
                 "segment": cue.segment,
@@ -147,7 +149,7 @@ class LaneUser(FastHttpUser):
             }
         )
 
-    def post(self, body: bytes, deadline: float) -> tuple[str, int | None, str]:
+    def post(self, body: bytes, deadline: float) -> tuple[EventType, int | None, str]:
         """Post to one replica after the other until one answers: (ok|fail|info, row id, what went wrong)."""
         urls, attempt, detail = self.target.urls, 0, ""
         headers = {"content-type": "application/json"}

@@ -15,7 +15,7 @@ import pytest
 from chaos import ledger
 from chaos.history import History
 from chaos.traffic import work
-from chaos.traffic.launcher import LOCUSTFILE, REPOSITORY, WORK, Cue, LoadPlan, Target
+from chaos.traffic.launcher import LOCUSTFILE, REPOSITORY, WORK, Cue, LoadPlan, Target, command
 from chaos.traffic.schedule import Burst, Schedule, Segment, Steady, draw
 
 SEGMENTS = (
@@ -143,8 +143,7 @@ def run_locust(path: Path, plan: LoadPlan, segment: str, seconds: float) -> dict
     """Locust as the launcher starts it, given one cue and then its end."""
     with (path / "locust.log").open("wb") as log:
         locust = subprocess.Popen(
-            [sys.executable, "-m", "locust", "-f", LOCUSTFILE, "--headless", "--only-summary", "--users", "2"]
-            + ["--spawn-rate", "2", "--exit-code-on-error", "0"],
+            command(LOCUSTFILE, users=2),
             env={**os.environ, "RIDEOUT_LOAD": str(path / "load.json")},
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
