@@ -29,6 +29,9 @@ class Leadership:
         self._lease_s = lease_s
         self._expires_at: datetime | None = None
         self.term: int | None = None
+        self.steady_since: datetime | None = None
+        """Since when this replica has led without a gap and with its database; nothing is re-placed within one
+        lease of it, so that agents whose heartbeats found nobody can report first (R20)."""
 
     @property
     def leads(self) -> bool:
@@ -44,7 +47,10 @@ class Leadership:
                 term = await store.lead_if_free(connection, now=now, holder=self._holder, lease_s=self._lease_s)
         except (SQLAlchemyError, OSError) as error:
             log.warning("leadership.database_away", error=type(error).__name__, leads=self.leads)
+            self.steady_since = None
             return self.leads
+        if term != self.term or self.steady_since is None:
+            self.steady_since = now if term is not None else None
         if term != self.term:
             log.info("leadership.changed", leads=term is not None, term=term, holder=self._holder)
         self.term = term
@@ -53,7 +59,7 @@ class Leadership:
 
     async def resign(self) -> None:
         """Let another replica lead at once (R25); without a database the lease runs out instead."""
-        term, self.term, self._expires_at = self.term, None, None
+        term, self.term, self._expires_at, self.steady_since = self.term, None, None, None
         if term is None:
             return
         try:

@@ -86,7 +86,6 @@ class KubernetesExecutor:
                     f"/api/v1/namespaces/{attempt.namespace}/pods{self._query}",
                     pod,
                     user_agent=f"rideout-dispatcher/{_VERSION} (row={attempt.row_id}; epoch={attempt.epoch})",
-                    timeout_s=self._deadline_s * 2,  # never the one that fires: the deadline above does
                     progress=progress,
                 )
         except Exception as error:

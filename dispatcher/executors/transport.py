@@ -1,5 +1,6 @@
 """The official asyncio client, held to one request a create: no redirect, no retry, a bounded answer."""
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from kubernetes.aio.client import rest
 from dispatcher.errors import Answer, RedirectRefused
 
 _MAX_BODY = 4 * 1024 * 1024  # etcd takes 1.5 MiB: no Pod, and no Status, is larger
+_NEVER_S = 3600.0  # the client wants a timeout; the deadlines that count are total, and the callers'
 _KEEPALIVE_S = 75.0  # below the apiserver's idle timeout of 90 s (apiserver/pkg/server/secure_serving.go)
 
 
@@ -33,27 +35,28 @@ class OneShotApiClient(client.ApiClient):  # type: ignore[misc]
         super().__init__(configuration)
         self.rest_client = _OneShotRest(configuration)
 
-    async def post(
-        self, path: str, body: dict[str, Any], *, user_agent: str, timeout_s: float, progress: Progress
-    ) -> Answer:
-        """POST `body` once and read the whole answer. Bounded by the caller's deadline, not by its own."""
-        headers: dict[str, str] = {
-            "Accept": "application/json",
-            "Content-Type": "application/json",
-            "User-Agent": user_agent,
-        }
-        queries: list[tuple[str, str]] = []
-        await self.update_params_for_auth(headers, queries, ["BearerToken"], path, "POST", body)
+    async def post(self, path: str, body: dict[str, Any], *, user_agent: str, progress: Progress) -> Answer:
+        """POST `body` once and read the whole answer. Bounded by the caller's deadline: it has none of its own."""
         token = _progress.set(progress)
         try:
-            response = (
-                await self.call_api("POST", self.configuration.host + path, headers, body, _request_timeout=timeout_s)
-            ).response
-            async with response:
-                data = await _read_bounded(response)
-                return Answer(response.status, response.headers, data)
+            return await self._send("POST", path, body, user_agent)
         finally:
             _progress.reset(token)
+
+    async def request(self, method: str, path: str, body: dict[str, Any] | None, *, deadline_s: float) -> Answer:
+        """One request besides the create path, within a total deadline. :raises TimeoutError:"""
+        async with asyncio.timeout(deadline_s):
+            return await self._send(method, path, body, "rideout-dispatcher")
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None, user_agent: str) -> Answer:
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": user_agent}
+        queries: list[tuple[str, str]] = []
+        await self.update_params_for_auth(headers, queries, ["BearerToken"], path, method, body)
+        url = self.configuration.host + path
+        response = (await self.call_api(method, url, headers, body, _request_timeout=_NEVER_S)).response
+        async with response:
+            data = await _read_bounded(response)
+            return Answer(response.status, response.headers, data)
 
 
 class _OneShotRest(rest.RESTClientObject):  # type: ignore[misc]
