@@ -1,6 +1,6 @@
 """Take back rows whose pod or agent is gone, as an infra fault: the same try, a new dispatch episode (R20)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -44,6 +44,21 @@ class Gone:
     pod_uid: str
     reason: str
     """The pod's own reason, for the operator: `Evicted`, `ImagePullBackOff`, `the pod is gone` …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The attempt that a row is at, and the pod that has it, if one has reported or was placed."""
+
+    epoch: int
+    pod_uid: str | None
+
+
+async def owners(connection: AsyncConnection, row_ids: Iterable[int]) -> dict[int, Owner]:
+    """Who owns these rows now; rows that do not exist are missing."""
+    wanted = batch(row_id=(BigInteger, sorted(row_ids)))
+    found = await connection.execute(select(t.id, t.attempt_epoch, t.pod_uid).where(t.id == wanted.c.row_id))
+    return {row_id: Owner(epoch, pod_uid) for row_id, epoch, pod_uid in found.tuples()}
 
 
 async def re_place_expired_leases(
