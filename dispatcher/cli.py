@@ -1,0 +1,128 @@
+"""The command line. Errors for people are one line, and an exit code: 2 trouble outside, 64 bad usage."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr, ValidationError
+
+from dispatcher.settings import PREFIX, Settings
+
+USAGE = 64
+
+app = typer.Typer(
+    name="dispatcher",
+    help="Turns due tasks into Kubernetes Pods, also across an outage of the API. Settings: RIDEOUT_* variables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def serve() -> None:
+    """Run one replica: HTTP API, and the dispatching while it leads."""
+    settings = _settings()
+    from dispatcher.serve import CannotServe
+    from dispatcher.serve import serve as run
+
+    with _one_line(CannotServe):
+        run(settings)
+
+
+@app.command()
+def migrate(revision: Annotated[str, typer.Argument(help="head, or a revision such as 047")] = "head") -> None:
+    """Bring the database to the newest schema. Safe to run by every replica at once."""
+    settings = _settings()
+    from dispatcher.migrate import MigrationFailed, place, upgrade
+
+    with _one_line(MigrationFailed):
+        upgrade(settings.database_url, revision)
+    typer.echo(f"{place(settings.database_url)} is at {revision}")
+
+
+@app.command()
+def config(as_json: Annotated[bool, typer.Option("--json", help="also in a terminal")] = False) -> None:
+    """Show the settings: a table in a terminal, JSON elsewhere. Secrets are not shown."""
+    settings = _settings()
+    if as_json or not sys.stdout.isatty():
+        typer.echo(json.dumps(_shown(settings), indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("variable", "value", "from", "meaning", title="settings")
+    for name, value in _shown(settings).items():
+        field = Settings.model_fields[name]
+        source = (
+            "environment" if _variable(name) in os.environ else "profile" if _by_profile(name, value) else "default"
+        )
+        table.add_row(_variable(name), json.dumps(value), source, field.description or "")
+    Console().print(table)
+
+
+def main() -> None:
+    """Entry point of `python -m dispatcher`."""
+    app()
+
+
+def _settings() -> Settings:
+    """The settings, or the end of the process with a line for each that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        for line in explain_settings(error):
+            typer.echo(f"dispatcher: {line}", err=True)
+    except ValueError as error:  # a list that is no JSON
+        typer.echo(f"dispatcher: {' '.join(str(error).split())}", err=True)
+    raise typer.Exit(USAGE)
+
+
+def explain_settings(error: ValidationError) -> Iterator[str]:
+    """One line a wrong setting: its variable, its value unless secret, what is wrong, its range and reason."""
+    for one in error.errors():
+        name = str(one["loc"][0]) if one["loc"] else ""
+        field = Settings.model_fields.get(name)
+        what = one["msg"].removeprefix("Value error, ")
+        if field is None:
+            yield what
+            continue
+        secret = "SecretStr" in str(field.annotation) or name == "database_url"
+        value = "" if secret else f"={os.environ.get(_variable(name), '')}"
+        yield f"{_variable(name)}{value}: {what} ({field.description})"
+
+
+@contextmanager
+def _one_line(kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        typer.echo(f"dispatcher: {error}", err=True)
+        raise typer.Exit(getattr(error, "code", 2)) from None
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    from dispatcher.migrate import place
+
+    shown = settings.model_dump(mode="json", exclude={"api_token", "signing_keys", "database_url"})
+    keys = len(settings.signing_keys)
+    token: SecretStr | None = settings.api_token
+    return {
+        "database_url": place(settings.database_url),
+        "api_token": "set" if token is not None else None,
+        "signing_keys": f"{keys} set" if keys else None,
+        **shown,
+    }
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _by_profile(name: str, value: Any) -> bool:
+    default = Settings.model_fields[name].default
+    return isinstance(value, (int, float)) and value != default
