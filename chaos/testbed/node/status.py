@@ -106,7 +106,9 @@ def ended(pod: PodSpec, started_at: str, code: int, reason: str = "", message: s
         "startedAt": started_at,
         "finishedAt": timestamp(),
     }
-    status: Json = _status("Succeeded" if code == 0 else "Failed", pod, {"terminated": terminated}, started_at, ready=False)
+    status: Json = _status(
+        "Succeeded" if code == 0 else "Failed", pod, {"terminated": terminated}, started_at, ready=False
+    )
     return status | {key: value for key, value in (("reason", reason), ("message", message)) if value}
 
 
