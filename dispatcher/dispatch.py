@@ -186,7 +186,16 @@ class BufferedPath:
 
 
 def _attempt(claim: store.Claim) -> Attempt:
-    return Attempt(claim.id, claim.epoch, claim.try_number, claim.run_name, claim.task_key, claim.namespace, claim.spec)
+    return Attempt(
+        row_id=claim.id,
+        epoch=claim.epoch,
+        try_number=claim.try_number,
+        run_name=claim.run_name,
+        task_key=claim.task_key,
+        namespace=claim.namespace,
+        spec=claim.spec,
+        executor=claim.executor,
+    )
 
 
 def _log_a_bug(task: asyncio.Task[None]) -> None:

@@ -17,6 +17,8 @@ from dispatcher.dispatch import BufferedPath, Offers, Path, TickPath, Witness
 from dispatcher.executors import Executor
 from dispatcher.leadership import Leadership
 from dispatcher.planner import plan
+from dispatcher.podgc import PodGc
+from dispatcher.reaper import Reaper
 from dispatcher.settings import Mode, Settings
 
 log = structlog.get_logger(__name__)
@@ -34,6 +36,8 @@ async def run(
     witness: Witness,
     stop: asyncio.Event,
     leadership: Leadership | None = None,
+    reaper: Reaper | None = None,
+    podgc: PodGc | None = None,
 ) -> None:
     """Lead, plan and dispatch until `stop` is set, then hand everything back in order (R25)."""
     leadership = leadership or leadership_of(settings, engine, clock)
@@ -62,6 +66,16 @@ async def run(
         await plan(engine, clock)
         await _pause(settings.tick_s, stop)
 
+    async def reaping() -> None:
+        assert reaper is not None
+        await reaper.round(leadership.steady_since)
+        await _pause(settings.tick_s, stop)
+
+    async def cleaning() -> None:
+        assert podgc is not None
+        await podgc.round()
+        await _pause(settings.pod_list_s, stop)
+
     async def leading() -> None:
         await leadership.renew()
         await _pause(settings.leader_renew_s, stop)
@@ -70,6 +84,10 @@ async def run(
         tasks.create_task(_until(stop, leading, when=lambda: True))
         tasks.create_task(_until(stop, planning, when=lambda: leadership.leads))
         tasks.create_task(_until(stop, dispatch, when=lambda: leadership.leads))
+        if reaper is not None:
+            tasks.create_task(_until(stop, reaping, when=lambda: leadership.leads))
+        if podgc is not None:
+            tasks.create_task(_until(stop, cleaning, when=lambda: leadership.leads))
 
     await path.drain()
     await leadership.resign()

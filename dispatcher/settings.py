@@ -58,6 +58,9 @@ QUICK: dict[str, float] = {
     "leader_lease_s": 5,
     "leader_renew_s": 1.5,
     "finished_pod_ttl_s": 30,
+    "pod_list_s": 3,
+    "re_place_s": 0.5,
+    "re_place_max_s": 30,
 }
 """All durations divided by ten, with floors: create deadline 5 s, leader lease 5 s, agent lease 30 s."""
 
@@ -91,6 +94,11 @@ class Settings(BaseSettings):
         "rideout-tasks",
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="namespace of task pods whose spec names none",
+    )
+    instance: str = Field(
+        "default",
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        description="tells the pods of two dispatchers in one namespace apart",
     )
     agent_command: list[str] = Field(
         ["python3", "-I", "/opt/rideout/agent.py"],
@@ -144,6 +152,9 @@ class Settings(BaseSettings):
     leader_lease_s: float = _seconds(15, 1, 600, "another replica leads after this (R19)")
     leader_renew_s: float = _seconds(5, 0.2, 200, "the leader renews (R19)")
     finished_pod_ttl_s: float = _seconds(300, 1, 86_400, "finished pods are kept for a look (R22)")
+    pod_list_s: float = _seconds(15, 0.5, 3_600, "between two looks at all pods, for clean-up (R22)")
+    re_place_s: float = _seconds(5, 0.1, 600, "after the first infra re-place, doubling (R20)")
+    re_place_max_s: float = _seconds(300, 1, 86_400, "longest wait after an infra re-place (R20)")
 
     @field_validator("advertise_urls", "signing_keys", mode="before")
     @classmethod

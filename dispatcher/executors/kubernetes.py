@@ -43,11 +43,13 @@ class KubernetesExecutor:
         deadline_s: float,
         limiter: RateLimiter,
         connections: int,
+        instance: str = "default",
     ) -> None:
         self._clock = clock
         self._sign = sign
         self._agent_command = tuple(agent_command)
         self._dispatchers = tuple(dispatchers)
+        self._instance = instance
         self._deadline_s = deadline_s
         self._limiter = limiter
         self.connection = Connection(kubeconfig, connections=connections)
@@ -79,6 +81,7 @@ class KubernetesExecutor:
                 token=self._sign(attempt.row_id, attempt.epoch),
                 agent_command=self._agent_command,
                 dispatchers=self._dispatchers,
+                instance=self._instance,
             )
             async with asyncio.timeout(self._deadline_s) as deadline:
                 api = await self.connection.client()

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dispatcher.errors import SpecRefused
@@ -11,6 +11,8 @@ from dispatcher.executors import Attempt
 ROW_LABEL = "rideout.dev/row"
 EPOCH_LABEL = "rideout.dev/epoch"
 TRY_LABEL = "rideout.dev/try"
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+"""Tells the pods of two dispatchers in one namespace apart: each cleans up its own only (R22)."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "rideout"}
 
 _LABEL_MAX = 63  # a pod's name becomes its hostname: a DNS label
@@ -33,25 +35,22 @@ def random_pod_name(run_name: str, task_key: str) -> str:
 
 
 def pod_for(
-    attempt: Attempt, *, name: str, token: str, agent_command: Sequence[str], dispatchers: Sequence[str]
+    attempt: Attempt,
+    *,
+    name: str,
+    token: str,
+    agent_command: Sequence[str],
+    dispatchers: Sequence[str],
+    instance: str = "default",
 ) -> dict[str, Any]:
     """The manifest of an attempt: its row id, its epoch and a token signed for exactly that pair (R11).
 
     :raises SpecRefused: the spec names no command.
     """
     spec = attempt.spec
-    command = [*(spec.get("command") or ()), *(spec.get("args") or ())]
-    if not command:
-        raise SpecRefused("the task's spec names no command")
-    identity = {
-        "RIDEOUT_ROW": str(attempt.row_id),
-        "RIDEOUT_EPOCH": str(attempt.epoch),
-        "RIDEOUT_TRY": str(attempt.try_number),
-        "RIDEOUT_TOKEN": token,
-        "RIDEOUT_DISPATCHERS": ",".join(dispatchers),
-    }
-    # The attempt's identity comes last: a task cannot overwrite it.
-    env: list[dict[str, Any]] = [{"name": k, "value": v} for k, v in {**(spec.get("env") or {}), **identity}.items()]
+    command = command_of(spec)
+    identity = environment_of(attempt, token, dispatchers)
+    env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in identity.items()]
     env += [_downward("RIDEOUT_POD_UID", "metadata.uid"), _downward("RIDEOUT_POD_NAME", "metadata.name")]
     container: dict[str, Any] = {
         "name": "task",
@@ -74,6 +73,7 @@ def pod_for(
     labels = {
         **(spec.get("labels") or {}),
         **MANAGED_BY,
+        INSTANCE_LABEL: instance,
         ROW_LABEL: str(attempt.row_id),
         EPOCH_LABEL: str(attempt.epoch),
         TRY_LABEL: str(attempt.try_number),
@@ -83,6 +83,26 @@ def pod_for(
         "kind": "Pod",
         "metadata": {"name": name, "namespace": attempt.namespace, "labels": labels},
         "spec": pod_spec,
+    }
+
+
+def command_of(spec: Mapping[str, Any]) -> list[str]:
+    """:raises SpecRefused: the spec names no command."""
+    command = [*(spec.get("command") or ()), *(spec.get("args") or ())]
+    if not command:
+        raise SpecRefused("the task's spec names no command")
+    return command
+
+
+def environment_of(attempt: Attempt, token: str, dispatchers: Sequence[str]) -> dict[str, str]:
+    """The user's environment and the attempt's identity; the identity comes last, a task cannot overwrite it."""
+    return {
+        **(attempt.spec.get("env") or {}),
+        "RIDEOUT_ROW": str(attempt.row_id),
+        "RIDEOUT_EPOCH": str(attempt.epoch),
+        "RIDEOUT_TRY": str(attempt.try_number),
+        "RIDEOUT_TOKEN": token,
+        "RIDEOUT_DISPATCHERS": ",".join(dispatchers),
     }
 
 

@@ -10,10 +10,9 @@ import orjson
 
 from dispatcher.errors import DispatcherError
 from dispatcher.executors.credentials import Connection
-from dispatcher.executors.pod import EPOCH_LABEL, MANAGED_BY, ROW_LABEL
+from dispatcher.executors.pod import EPOCH_LABEL, INSTANCE_LABEL, MANAGED_BY, ROW_LABEL
 
 _PAGE = 200  # well under the bound on an answer, also with large pods
-_SELECTOR = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 
 class ListFailed(DispatcherError):
@@ -55,9 +54,11 @@ class Pods(Protocol):
 
 
 class KubernetesPods:
-    def __init__(self, connection: Connection, *, deadline_s: float) -> None:
+    def __init__(self, connection: Connection, *, instance: str, deadline_s: float) -> None:
         self._connection = connection
         self._deadline_s = deadline_s
+        labels = {**MANAGED_BY, INSTANCE_LABEL: instance}
+        self._selector = ",".join(f"{key}={value}" for key, value in labels.items())
 
     async def list_all(self, namespaces: Iterable[str]) -> list[PodFact]:
         return [pod for namespace in sorted(set(namespaces)) for pod in await self._list(namespace)]
@@ -75,7 +76,7 @@ class KubernetesPods:
 
     async def _list(self, namespace: str) -> list[PodFact]:
         found: list[PodFact] = []
-        query = {"labelSelector": _SELECTOR, "limit": str(_PAGE)}
+        query = {"labelSelector": self._selector, "limit": str(_PAGE)}
         while True:
             page = await self._page(namespace, query)
             found += [fact for item in page["items"] if (fact := fact_of(item)) is not None]

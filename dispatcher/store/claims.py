@@ -24,6 +24,7 @@ class Claim:
     task_key: str
     namespace: str
     spec: dict[str, Any]
+    executor: str
     row: Row
     until: datetime
 
@@ -44,8 +45,8 @@ async def claim_due(
     """
     claimed = await connection.execute(claim_statement(now, limit, replica, until, mark_queued=mark_queued))
     return [
-        Claim(id_, epoch, try_number, run_name, key, namespace, spec, Row(attempts, since), until)
-        for id_, epoch, try_number, run_name, key, namespace, spec, attempts, since in claimed.tuples()
+        Claim(id_, epoch, try_number, run_name, key, namespace, spec, executor, Row(attempts, since), until)
+        for id_, epoch, try_number, run_name, key, namespace, spec, executor, attempts, since in claimed.tuples()
     ]
 
 
@@ -87,6 +88,7 @@ def claim_statement(
             t.task_key,
             t.namespace,
             t.spec,
+            t.executor,
             t.dispatch_attempts,
             t.dispatch_unavailable_since,
         )
