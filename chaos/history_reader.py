@@ -27,6 +27,7 @@ class HistoryReader:
         self.faults: list[Fault] = []
         self.probes: list[Probe] = []
         self.leader_terms: list[Event] = []
+        self.trouble: list[str] = []
         self._submissions: dict[tuple[str, str], Submission] = {}
         self._reports: dict[tuple[str, int, int, str, str, str], Report] = {}
         self._last_of_pod: dict[str, Event] = {}
@@ -43,6 +44,7 @@ class HistoryReader:
             "row": self._row_claim,
             "clear": self._clear,
             "leader_term": self.leader_terms.append,
+            "trouble": lambda event: self.trouble.append(str(event["what"])),
         }
 
     @classmethod

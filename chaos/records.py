@@ -256,6 +256,8 @@ class Records:
     end: float
     """The last moment that any witness speaks of."""
     leader_terms: list[dict[str, Any]] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    """Steps of the run that failed their own test, in the suite's words (op "trouble")."""
     unmatched_ends: list[ledger.Line] = field(default_factory=list)
     """Ends in the ledger whose start is not there."""
 
@@ -293,6 +295,7 @@ class Records:
             damage=damage,
             end=end,
             leader_terms=history.leader_terms,
+            trouble=history.trouble,
             unmatched_ends=book.unmatched_ends,
         )
 

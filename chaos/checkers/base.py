@@ -41,6 +41,8 @@ class CheckResult:
     figures: Figures = field(default_factory=dict)
     first_offence: Offence | None = None
     reasons: list[str] = field(default_factory=list)
+    offences: int = 0
+    """How many there were in all."""
 
 
 class Checker(Protocol):
@@ -98,7 +100,7 @@ class Finding:
             return CheckResult(verdict, self.figures, None, list(self.doubts))
         first = min(self.offences, key=lambda one: (one["t"] is None, one["t"] or 0.0))
         said = _in_words(self.offences)
-        return CheckResult(Verdict.INVALID, self.figures, first, [*said, *self.doubts])
+        return CheckResult(Verdict.INVALID, self.figures, first, [*said, *self.doubts], len(self.offences))
 
 
 def _in_words(offences: list[Offence], at_most: int = 5) -> list[str]:

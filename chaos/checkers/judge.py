@@ -61,30 +61,34 @@ class Result:
     faults: list[dict[str, Any]]
     lanes: dict[str, LaneVerdict]
     budgets: dict[str, float] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    """What makes the run as a whole unknown: steps that failed, a control that failed no task."""
     reasons: list[str] = field(default_factory=list)
-    """Why the verdict is not valid: one line each, with the lane and the checker."""
+    """Why the verdict is not valid, in one line each: the trouble, then each lane's checkers."""
     claim: str = ""
     command: str = ""
 
 
 def judge(records: Records, *, trouble: Sequence[str] = (), checkers: Sequence[Checker] = CHECKERS) -> Result:
-    """Judge a run. `trouble` are steps of the run that failed their own test: they make it unknown at least."""
-    run = records.run
+    """Judge a run. `trouble` are steps of the run that failed their own test, beside those that the history tells:
+    each makes the run unknown at least."""
+    run, trouble = records.run, [*dict.fromkeys([*records.trouble, *trouble])]
+    if not records.drained:
+        trouble.append("the run was broken off before its drain")
     lanes = {name: _judge_lane(records, lane, checkers) for name, lane in records.lanes.items()}
     deciding = [lane for lane in lanes.values() if lane.decides]
-    verdicts = [lane.verdict for lane in deciding] + [Verdict.UNKNOWN for _ in trouble]
-    reasons = list(trouble)
-    for lane in deciding:
-        for name, result in lane.checkers.items():
-            if result.verdict in (Verdict.INVALID, Verdict.UNKNOWN):
-                reasons.append(f"{lane.name}: {name} is {result.verdict}: {'; '.join(result.reasons)}")
     if not deciding:
-        verdicts.append(Verdict.UNKNOWN)
-        reasons.append("no lane of this run decides anything")
+        trouble.append("no lane of this run decides anything")
     for lane in lanes.values():
         if run.scenario in COMPARED and not lane.decides and lane.tasks.failed == 0:
-            verdicts.append(Verdict.UNKNOWN)
-            reasons.append(f"{lane.name} failed no task: the outage was too short to prove anything")
+            trouble.append(f"{lane.name} failed no task: the outage was too short to prove anything")
+    reasons = [
+        f"{lane.name}: {name} is {answer.verdict}: {'; '.join(answer.reasons)}"
+        for lane in deciding
+        for name, answer in lane.checkers.items()
+        if answer.verdict in (Verdict.INVALID, Verdict.UNKNOWN)
+    ]
+    verdicts = [lane.verdict for lane in deciding] + ([Verdict.UNKNOWN] if trouble else [])
     verdict = worst(verdicts)
     return Result(
         scenario=run.scenario,
@@ -100,7 +104,8 @@ def judge(records: Records, *, trouble: Sequence[str] = (), checkers: Sequence[C
         ],
         lanes=lanes,
         budgets=dict(run.budgets),
-        reasons=reasons,
+        trouble=trouble,
+        reasons=[*trouble, *reasons],
         claim=run.claim,
         command=run.command,
     )
@@ -177,6 +182,7 @@ def as_json(result: Result) -> dict[str, Any]:
                         "verdict": answer.verdict.value,
                         "figures": answer.figures,
                         "first_offence": answer.first_offence,
+                        "offences": answer.offences,
                         "reasons": answer.reasons,
                     }
                     for checker, answer in lane.checkers.items()

@@ -308,14 +308,21 @@ def _suite(run: SyntheticRun) -> None:
     _fault(run, "answer-lost", at.lost_inject, at.lost_inject + 0.1, at.lost_heal, at.lost_healed)
     second = 0.25
     while second < at.drain:
-        away = at.down <= second < at.up
-        lost = at.lost_inject <= second < at.lost_heal
+        type_, code, cause = _probed(at, second)
         for lane in run.info["lanes"]:
-            cause = "connection refused" if away else "connection closed" if lost else None
-            type_ = "info" if away or lost else "ok"
-            fields = {"lane": lane, "connection": "new", "cause": cause, "code": None if cause else 201}
+            fields = {"lane": lane, "connection": "new", "cause": cause, "code": code}
             run.say(second, type_, "probe", "probe", **fields, started=round(second - 0.02, 6))
         second += 0.25
+
+
+def _probed(at: Timeline, t: float) -> tuple[str, int | None, str | None]:
+    if at.down <= t < at.up:
+        return "info", None, "connection refused"
+    if at.up <= t < at.healed:
+        return "fail", 403, "403 Forbidden"
+    if at.lost_inject <= t < at.lost_heal:
+        return "info", None, "connection closed"
+    return "ok", 201, None
 
 
 def _fault(run: SyntheticRun, name: str, inject: float, fired: float, heal: float, healed: float) -> None:
@@ -350,12 +357,15 @@ class _LanePlay:
             "after": (at.healed + 1, at.lost_inject - 1),
             "lost": (at.lost_inject + 0.2, at.lost_heal - 0.5),
         }
-        row = 0
+        row, first_ones = 0, self.forbidden_left
         for kind, (begin, end) in spans.items():
-            for _ in range(getattr(load, kind)):
+            for number in range(getattr(load, kind)):
                 row += 1
                 self.run.kinds[self.lane][row] = kind
-                self._task(row, round(due.uniform(begin, end), 3), 2 if row % 10 == 0 else 0)
+                at_due = round(due.uniform(begin, end), 3)
+                if kind == "during" and number < first_ones:
+                    at_due = at.up + 0.01  # it will be the first to meet the apiserver, before RBAC has synced
+                self._task(row, at_due, 2 if row % 10 == 0 else 0)
 
     def _task(self, row: int, due: float, retries: int) -> None:
         told = {"lane": self.lane, "key": f"{self.lane}-{row:04d}", "due": due}
@@ -412,7 +422,7 @@ class _LanePlay:
         if at.down <= t < at.up:
             return "Unavailable", "connection refused", round(t + 0.004, 6)
         ended = round(t + self.chance.uniform(0.01, 0.05), 6)
-        if at.up <= t and self.forbidden_left > 0 and not at.lost_inject <= t:
+        if at.up <= t < at.healed and self.forbidden_left > 0:
             self.forbidden_left -= 1
             message = 'pods is forbidden: User "rideout" cannot create resource "pods": RBAC: not yet synced'
             self._audit(row, epoch, t, ended, 403, "Forbidden", message)
