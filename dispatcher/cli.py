@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr, ValidationError
+from pydantic_settings import SettingsError
 
 from dispatcher.settings import PREFIX, Settings
 
@@ -31,7 +32,7 @@ def serve() -> None:
     from dispatcher.serve import serve as run
 
     with _one_line(CannotServe):
-        run(settings)
+        run(settings, unknown=unknown_variables())
 
 
 @app.command()
@@ -73,13 +74,30 @@ def main() -> None:
 def _settings() -> Settings:
     """The settings, or the end of the process with a line for each that is wrong."""
     try:
-        return Settings()
+        settings = Settings()
+        wrong = list(_wrong_url(settings.database_url))
     except ValidationError as error:
-        for line in explain_settings(error):
-            typer.echo(f"dispatcher: {line}", err=True)
-    except ValueError as error:  # a list that is no JSON
-        typer.echo(f"dispatcher: {' '.join(str(error).split())}", err=True)
-    raise typer.Exit(USAGE)
+        wrong = list(explain_settings(error))
+    except SettingsError as error:  # raised for a list that is no JSON; it names the field only in its text
+        named = next((name for name in Settings.model_fields if f'"{name}"' in str(error)), "")
+        wrong = [f"{_variable(named)} must be a JSON list ({Settings.model_fields[named].description})"]
+    for line in wrong:
+        typer.echo(f"dispatcher: {line}", err=True)
+    if wrong:
+        raise typer.Exit(USAGE)
+    return settings
+
+
+def _wrong_url(url: str) -> Iterator[str]:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        driver = make_url(url).drivername
+    except (ArgumentError, ValueError):
+        driver = "nothing readable"  # the value may hold a password: it is not repeated
+    if driver != "postgresql+psycopg":
+        yield f"RIDEOUT_DATABASE_URL must be postgresql+psycopg://user:password@host/database; it is {driver}"
 
 
 def explain_settings(error: ValidationError) -> Iterator[str]:
@@ -117,6 +135,12 @@ def _shown(settings: Settings) -> dict[str, Any]:
         "signing_keys": f"{keys} set" if keys else None,
         **shown,
     }
+
+
+def unknown_variables() -> list[str]:
+    """RIDEOUT_ variables that are no setting: more often a slip of the pen than somebody else's."""
+    known = {_variable(name) for name in Settings.model_fields} | {"RIDEOUT_SEAM"}
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
 def _variable(name: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import structlog
@@ -41,9 +41,14 @@ class CannotServe(Exception):
         self.code = code
 
 
-def serve(settings: Settings) -> None:
-    """Run one replica until SIGTERM or SIGINT. Raises CannotServe."""
+def serve(settings: Settings, *, unknown: Sequence[str] = ()) -> None:
+    """Run one replica until SIGTERM or SIGINT. Raises CannotServe.
+
+    :param unknown: variables that look like settings and are none; said once in the log.
+    """
     configure_logging(settings.log_format, settings.log_level)
+    if unknown:
+        log.warning("settings.unknown", variables=list(unknown))
     address = _may_listen(settings)
     if not settings.signing_keys:
         raise CannotServe(
@@ -128,6 +133,8 @@ async def _database(services: Services, clock: Clock, stop: asyncio.Event) -> bo
 
 
 async def _executor(settings: Settings, clock: Clock, tokens: AttemptTokens) -> KubernetesExecutor:
+    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
+        raise CannotServe(f"RIDEOUT_KUBECONFIG: there is no file {settings.kubeconfig}")
     executor = KubernetesExecutor(
         clock=clock,
         sign=tokens.sign,
@@ -137,6 +144,7 @@ async def _executor(settings: Settings, clock: Clock, tokens: AttemptTokens) -> 
         deadline_s=settings.create_deadline_s,
         limiter=RateLimiter(settings.rate_limit, settings.rate_burst, settings.rate_wait_s),
         connections=settings.slots,
+        instance=settings.instance,
     )
     try:
         await executor.connection.client()  # reads files; it asks no API, which may well be down
