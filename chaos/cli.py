@@ -74,24 +74,25 @@ def list_scenarios() -> None:
 @app.command()
 def check(run: RunName = "latest", runs_dir: RunsDir = Path("runs"), as_json: AsJson = False) -> None:
     """Judge a stored run again: exit 0 valid, 1 invalid, 2 unknown."""
-    from chaos import verdict
+    from chaos import conclude, verdict_table
+    from chaos.result import EXIT_CODES
     from chaos.rundir import find_run
 
     directory = find_run(run, runs_dir)
-    result = verdict.judge_again(directory)
-    verdict.show(result, directory, Console(stderr=as_json))
+    result = conclude.check(directory)
+    verdict_table.show(result, directory, Console(stderr=as_json))
     if as_json:
         sys.stdout.write((directory / "result.json").read_text(encoding="utf-8"))
-    raise typer.Exit(verdict.EXIT_CODES[result.verdict])
+    raise typer.Exit(EXIT_CODES[result.verdict])
 
 
 @app.command()
 def report(run: RunName = "latest", runs_dir: RunsDir = Path("runs")) -> None:
     """Write a stored run's report again."""
-    from chaos.report import write_report
+    from chaos import conclude
     from chaos.rundir import find_run
 
-    print(write_report(find_run(run, runs_dir)))
+    print(conclude.report(find_run(run, runs_dir)))
 
 
 @app.command()

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos import faults, steps, verdict
+from chaos import conclude, faults, steps, verdict_table
+from chaos.checkers import Result
 from chaos.collect import collect
 from chaos.errors import ChaosError, Unknown
 from chaos.faults import Evidence, Fault
 from chaos.history import History
 from chaos.progress import Progress
+from chaos.result import EXIT_CODES
 from chaos.rundir import RunDir
 from chaos.scenarios import Scenario, Stroke
 from chaos.stage import Run, Stage, describe, log_path, setting_up
@@ -121,17 +123,29 @@ def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
         progress.note(f"records: {directory.path}")
         describe(run)
         trouble = live_through(run)
-        try:
-            run.phase("check")
-            result = verdict.conclude(run, trouble)
-            run.phase("report")
-            verdict.report(run)
-        except KeyboardInterrupt:
-            trouble = trouble or STOPPED
-            result = verdict.conclude(run, trouble)
+        result, trouble = conclude_run(run, trouble)
     history.close()
-    verdict.show(result, directory.path, console)
-    return Ended(directory.path, verdict.EXIT_CODES[result.verdict], trouble)
+    verdict_table.show(result, directory.path, console)
+    return Ended(directory.path, EXIT_CODES[result.verdict], trouble)
+
+
+def conclude_run(run: Run, trouble: ChaosError | None) -> tuple[Result, ChaosError | None]:
+    """Check and report. What went wrong is written into the history first, so that a later check knows it too."""
+    if trouble is not None:
+        run.history.write("info", "suite", "trouble", what=str(trouble))
+    try:
+        run.phase("check")
+        result = conclude.check(run.directory.path)
+        run.phase("report")
+        if trouble is not STOPPED:  # who stops a run does not want to wait for pictures
+            conclude.report(run.directory.path)
+        return result, trouble
+    except KeyboardInterrupt:
+        return conclude_run(run, STOPPED)
+    except Exception as error:  # the report failed: the verdict stands, and is in result.json
+        keep_traceback(error, run.directory.path)
+        log = log_path(run.directory.path)
+        return conclude.check(run.directory.path), ChaosError(f"no report could be written: {error!r}", log=log)
 
 
 def live_through(run: Run) -> ChaosError | None:
