@@ -16,8 +16,9 @@ RowId = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON by orjson: the task list is read often, and whole."""
-    return Response(orjson.dumps(content), status, headers, "application/json")
+    """JSON by orjson: the task list is read often, and whole. SQLAlchemy's column names are a subclass of str, which
+    orjson takes as a key only with OPT_NON_STR_KEYS."""
+    return Response(orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS), status, headers, "application/json")
 
 
 @router.post("/v1/runs", status_code=201)
