@@ -11,18 +11,25 @@ import structlog
 import uvicorn
 import uvloop
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dispatcher import loop
 from dispatcher.api import Services, create_app
 from dispatcher.clock import Clock
 from dispatcher.database import create_engine
 from dispatcher.errors import NoUsableCredentials
+from dispatcher.executors import Executors
 from dispatcher.executors.kubernetes import KubernetesExecutor
 from dispatcher.executors.limiter import RateLimiter
+from dispatcher.executors.pods import KubernetesPods
+from dispatcher.executors.subprocess import SubprocessExecutor
 from dispatcher.migrate import place
 from dispatcher.outage import ApiHealth
+from dispatcher.podgc import PodGc
+from dispatcher.reaper import Reaper
 from dispatcher.settings import Settings
 from dispatcher.store import views
+from dispatcher.store.recovery import RePlacePolicy
 from dispatcher.telemetry import Metrics, configure_logging
 from dispatcher.tokens import AttemptTokens
 from dispatcher.witness import Observer, OutcomeLog
@@ -64,7 +71,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock, metrics, health = Clock(), Metrics(), ApiHealth()
     tokens = AttemptTokens([key.get_secret_value() for key in settings.signing_keys])
-    executor = await _executor(settings, clock, tokens)
+    kubernetes = await _kubernetes(settings, clock, tokens)
+    executor = Executors(clock, {"kubernetes": kubernetes, "subprocess": _lite(settings, clock, tokens)})
     outcomes = _outcome_log(settings)
     engine = create_engine(settings)
     leadership = loop.leadership_of(settings, engine, clock)
@@ -90,7 +98,18 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     try:
         if await _database(services, clock, stop):
             services.ready = True
-            await loop.run(settings, engine, executor, clock=clock, witness=witness, stop=stop, leadership=leadership)
+            reaper, podgc = _recovery(settings, engine, clock, health, kubernetes)
+            await loop.run(
+                settings,
+                engine,
+                executor,
+                clock=clock,
+                witness=witness,
+                stop=stop,
+                leadership=leadership,
+                reaper=reaper,
+                podgc=podgc,
+            )
         else:
             await executor.close()
     finally:  # HTTP last: agents are answered while the creates under way come in (R25)
@@ -132,9 +151,7 @@ async def _database(services: Services, clock: Clock, stop: asyncio.Event) -> bo
     return False
 
 
-async def _executor(settings: Settings, clock: Clock, tokens: AttemptTokens) -> KubernetesExecutor:
-    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
-        raise CannotServe(f"RIDEOUT_KUBECONFIG: there is no file {settings.kubeconfig}")
+async def _kubernetes(settings: Settings, clock: Clock, tokens: AttemptTokens) -> KubernetesExecutor:
     executor = KubernetesExecutor(
         clock=clock,
         sign=tokens.sign,
@@ -143,7 +160,7 @@ async def _executor(settings: Settings, clock: Clock, tokens: AttemptTokens) -> 
         dispatchers=settings.advertise_urls,
         deadline_s=settings.create_deadline_s,
         limiter=RateLimiter(settings.rate_limit, settings.rate_burst, settings.rate_wait_s),
-        connections=settings.slots,
+        connections=settings.slots + 4,  # the creates, and room for lists and deletes beside them
         instance=settings.instance,
     )
     try:
@@ -151,6 +168,37 @@ async def _executor(settings: Settings, clock: Clock, tokens: AttemptTokens) -> 
     except NoUsableCredentials as error:
         raise CannotServe(" ".join(str(error).split())) from error
     return executor
+
+
+def _lite(settings: Settings, clock: Clock, tokens: AttemptTokens) -> SubprocessExecutor:
+    return SubprocessExecutor(
+        clock=clock, sign=tokens.sign, agent_command=settings.agent_command, dispatchers=settings.advertise_urls
+    )
+
+
+def _recovery(
+    settings: Settings, engine: AsyncEngine, clock: Clock, health: ApiHealth, kubernetes: KubernetesExecutor
+) -> tuple[Reaper, PodGc]:
+    pods = KubernetesPods(kubernetes.connection, instance=settings.instance, deadline_s=settings.create_deadline_s)
+    reaper = Reaper(
+        engine=engine,
+        clock=clock,
+        pods=pods,
+        health=health,
+        policy=RePlacePolicy(settings.re_place_s, settings.re_place_max_s),
+        lease_s=settings.lease_s,
+        placed_timeout_s=settings.placed_timeout_s,
+        orphan_run_s=settings.orphan_run_s,
+    )
+    podgc = PodGc(
+        engine=engine,
+        clock=clock,
+        pods=pods,
+        health=health,
+        namespace=settings.namespace,
+        finished_ttl_s=settings.finished_pod_ttl_s,
+    )
+    return reaper, podgc
 
 
 def _outcome_log(settings: Settings) -> OutcomeLog | None:
