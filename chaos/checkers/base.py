@@ -77,7 +77,7 @@ class Finding:
             self.offence(row, t, what, **more)
         else:
             self.need(witness)
-            self.doubt(f"row {row}: {what}; but {witness}.jsonl is not whole")
+            self.doubt(f"row {row}: {what}; or the line that shows it is lost")
 
     def doubt(self, why: str) -> None:
         if why not in self.doubts:

@@ -72,10 +72,12 @@ def _after(found: Finding, fault: Fault, next_outage: float) -> Figures | None:
         _measure(found, submission, healed, until, times)
     if not times.answered and not times.never:
         found.doubt(f"no row of this lane was waiting when {fault.name} was over")
-    stable = _stable_at(lane, healed, until, budget)
-    if stable is None or stable > budget:
-        what = "never" if stable is None else f"only {stable:.1f} s after the API's return"
-        found.offence(None, None if stable is None else healed + stable, f"the lane became stable {what}")
+    stable, last = _stable_at(lane, healed, until, budget)
+    if stable is None:
+        found.absence("audit", last, None, "the lane never became stable: this row waited to the end")
+    elif stable > budget:
+        what = f"the lane became stable only {stable:.1f} s after the API's return, when this row was answered"
+        found.offence(last, healed + stable, what)
     return {
         "rows": len(times.answered) + len(times.never),
         "slowest_s": round(max(times.answered.values()), 3) if times.answered else None,
@@ -135,21 +137,22 @@ def _first_answer(lane: Lane, row: int, healed: float) -> Answered | None:
     return next((a for a in answers if a.t >= held or a.answer is Answer.PLACED), None)
 
 
-def _stable_at(lane: Lane, healed: float, until: float, bound: float) -> float | None:
-    """Seconds from healed to the moment from which on no never-answered row is overdue by more than `bound`; None if
-    that never came. Rows that failed are not waiting any more: `no_lost_task` speaks of them."""
-    stable = healed
-    for submission in lane.by_row.values():
-        row = submission.row
+def _stable_at(lane: Lane, healed: float, until: float, bound: float) -> tuple[float | None, int | None]:
+    """Seconds from healed to the moment from which on no never-answered row is overdue by more than `bound`, and the
+    row that was the last to be; None if that moment never came. Rows that failed do not wait any more:
+    `no_lost_task` speaks of them."""
+    stable, last = healed, None
+    for row, submission in lane.by_row.items():
         late = submission.due + bound
-        if row is None or late >= until:
+        if late >= until:
             continue
         first = next(iter(lane.answers(row)), None)
         if first is not None and first.t <= until:
-            stable = max(stable, first.t if first.t > late else healed)
+            if first.t > max(late, stable):
+                stable, last = first.t, row
         elif row not in lane.rows or lane.rows[row].state != "failed":
-            return None
-    return stable - healed
+            return None, row
+    return stable - healed, last
 
 
 def _is_startup_403(t: float, fault: Fault, healed: float) -> bool:

@@ -244,11 +244,12 @@ def a_good_run(
     seed: int = 7,
     startup_403s: int = 1,
     scenario: str = "upgrade",
+    probe_every: float = 0.25,
 ) -> SyntheticRun:
     """A run in which every rule is kept. `startup_403s` rows a lane meet the RBAC gap of the restarted apiserver."""
     constants = PROFILES[profile]
     run = SyntheticRun(_run_json(constants, lanes, profile, seed, scenario, load), constants)
-    _suite(run)
+    _suite(run, probe_every)
     for lane in lanes:
         _LanePlay(run, lane, random.Random(f"{seed}/{lane}"), startup_403s).play(load, random.Random(seed))
     return run
@@ -260,7 +261,7 @@ def _run_json(
     enough = load == PLENTY
     budgets: Event = {"recovery_s": constants.recovery}
     if not enough:  # a scenario may ask for less; small stored histories do
-        budgets |= {"due_before": 1, "due_during": 3, "due_after": 1, "due_early": 1, "due_answer_lost": 1}
+        budgets |= {"due_before": 1, "due_during": 3, "due_after": 1, "opening_due": 1, "due_answer_lost": 1}
     return {
         "schema": 1,
         "scenario": scenario,
@@ -287,7 +288,7 @@ def _run_json(
     }
 
 
-def _suite(run: SyntheticRun) -> None:
+def _suite(run: SyntheticRun, probe_every: float) -> None:
     """Phases, faults and probes."""
     at = run.times
     for name, t in (
@@ -306,13 +307,13 @@ def _suite(run: SyntheticRun) -> None:
         run.say(t, "info", "suite", "phase", phase=name)
     _fault(run, "control-plane-stop", at.inject, at.fired, at.heal, at.healed)
     _fault(run, "answer-lost", at.lost_inject, at.lost_inject + 0.1, at.lost_heal, at.lost_healed)
-    second = 0.25
+    second = at.healed % probe_every + 0.01  # so that the one just after the return is accepted
     while second < at.drain:
         type_, code, cause = _probed(at, second)
         for lane in run.info["lanes"]:
             fields = {"lane": lane, "connection": "new", "cause": cause, "code": code}
             run.say(second, type_, "probe", "probe", **fields, started=round(second - 0.02, 6))
-        second += 0.25
+        second = round(second + probe_every, 6)
 
 
 def _probed(at: Timeline, t: float) -> tuple[str, int | None, str | None]:

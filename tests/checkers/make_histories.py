@@ -1,0 +1,220 @@
+"""The stored histories: `python -m tests.checkers.make_histories` writes tests/checkers/histories/ anew.
+
+They are small runs of one lane, kept as files so that a change of the judge is tried on records that do not change
+with it. Each has the records of a run and `expect.json`: which checker is asked, what it must answer, and how.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from tests.checkers import spoil
+from tests.checkers.synthetic import FEW, Load, SyntheticRun, a_good_run
+
+HISTORIES = Path(__file__).with_name("histories")
+LANE = "tick"
+Build = Callable[[SyntheticRun], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`name` is <checker>-good[-<what>] or <checker>-bad-<what>; `says` is looked for in the answer's words."""
+
+    name: str
+    verdict: str
+    build: Build = lambda run: None
+    says: str = ""
+    lanes: tuple[str, ...] = (LANE,)
+    load: Load = FEW
+
+    @property
+    def checker(self) -> str:
+        return self.name.split("-")[0]
+
+    def run(self) -> SyntheticRun:
+        run = a_good_run(lanes=self.lanes, profile="quick", load=self.load, probe_every=1.0)
+        self.build(run)
+        return run
+
+
+def on(change: Callable[..., object], kind: str, nth: int = 0, **more: object) -> Build:
+    """The change, done to the nth row of that part of the load."""
+    return lambda run: change(run, LANE, run.pick(LANE, kind, nth), **more)
+
+
+def late(by: float) -> Build:
+    """The nth row is answered so many seconds after the return; the probe saw the return at 32.31 s."""
+    return lambda run: spoil.answer_at(run, LANE, run.pick(LANE, "during", 1), 32.31 + by)
+
+
+INVALID, UNKNOWN, VALID = "invalid", "unknown", "valid"
+FAULT = "control-plane-stop"
+
+CASES = [
+    Case("load_sufficient-good", VALID, lanes=(LANE, "control")),
+    Case(
+        "load_sufficient-bad-nothing-due-in-the-outage",
+        UNKNOWN,
+        lambda run: spoil.drop_load(run, LANE, "early", "during"),
+        "only 0 tasks were due during control-plane-stop",
+    ),
+    Case(
+        "load_sufficient-bad-little-due-at-its-start",
+        UNKNOWN,
+        lambda run: run.info["budgets"].update(opening_due=20),
+        "only . tasks were due in the first .* of control-plane-stop; at least 20",
+        lanes=(LANE, "control"),
+    ),
+    Case(
+        "load_sufficient-bad-nothing-due-before",
+        UNKNOWN,
+        lambda run: spoil.drop_load(run, LANE, "before"),
+        "due before the outage",
+    ),
+    Case("fault_fired-good", VALID),
+    Case(
+        "fault_fired-bad-not-seen",
+        UNKNOWN,
+        lambda run: spoil.not_fired(run, FAULT),
+        "was not seen to fire: confirm_fired failed",
+    ),
+    Case("fault_fired-bad-creates-got-through", UNKNOWN, on(spoil.leak, "early"), "did not hold"),
+    Case(
+        "fault_fired-bad-no-answer-was-lost",
+        UNKNOWN,
+        lambda run: spoil.drop_load(run, LANE, "lost"),
+        "took no answer from this lane",
+    ),
+    Case("healed-good", VALID),
+    Case(
+        "healed-bad-not-confirmed", UNKNOWN, lambda run: spoil.not_healed(run, FAULT, LANE), "was not seen to be healed"
+    ),
+    Case("recovery-good", VALID),
+    Case("recovery-good-just-in-time", VALID, late(9.9)),
+    Case("recovery-bad-a-second-late", INVALID, late(11.0), "answered 11.0 s after the API's return, 10 s are allowed"),
+    Case("recovery-bad-never-answered", INVALID, on(spoil.fail_for_the_outage, "early"), "never answered"),
+    Case("recovery-bad-audit-log-empty", UNKNOWN, lambda run: spoil.empty(run, "audit"), "audit.jsonl is empty"),
+    Case(
+        "recovery-bad-heal-not-confirmed",
+        UNKNOWN,
+        lambda run: spoil.not_healed(run, FAULT, LANE),
+        "not seen to be over",
+    ),
+    Case("single_execution-good", VALID),
+    Case("single_execution-good-rescheduled", VALID, on(spoil.reschedule_and_run_again, "before")),
+    Case("single_execution-good-agent-killed", VALID, on(spoil.kill_and_run_again, "before", fault="agent-kill")),
+    Case("single_execution-bad-overlap", INVALID, on(spoil.overlap, "during"), "two executions at a time"),
+    Case(
+        "single_execution-bad-run-after-success",
+        INVALID,
+        on(spoil.run_after_success, "during"),
+        "after it had ended with success",
+    ),
+    Case(
+        "single_execution-bad-run-again-unexplained",
+        INVALID,
+        on(spoil.kill_and_run_again, "before", fault=None),
+        "no recorded fault explains it",
+    ),
+    Case(
+        "single_execution-bad-success-that-never-ran",
+        INVALID,
+        on(spoil.never_run, "during"),
+        "no execution of it ended so",
+    ),
+    Case(
+        "single_execution-bad-ledger-torn",
+        UNKNOWN,
+        lambda run: spoil.tear(run, "ledger.jsonl"),
+        "last line of ledger.jsonl is torn off",
+    ),
+    Case("single_execution-bad-ledger-empty", UNKNOWN, lambda run: spoil.empty(run, "ledger"), "ledger.jsonl is empty"),
+    Case("no_lost_task-good", VALID),
+    Case("no_lost_task-bad-lost", INVALID, on(spoil.lose, "during"), "still queued at the end"),
+    Case("no_lost_task-bad-forgotten", INVALID, on(spoil.forget_row, "during"), "knows no such row"),
+    Case("no_lost_task-bad-failed-for-the-outage", INVALID, on(spoil.fail_for_the_outage, "early"), "rejected 6 times"),
+    Case("no_lost_task-bad-history-empty", UNKNOWN, lambda run: spoil.empty(run, "history"), "history.jsonl is empty"),
+    Case("no_unexpected-good", VALID),
+    Case(
+        "no_unexpected-bad-never-handed-in",
+        INVALID,
+        on(spoil.forget_submission, "during"),
+        "it ran, and was never handed in",
+    ),
+    Case("fencing-good", VALID),
+    Case("fencing-bad-hidden-retry", INVALID, on(spoil.create_twice, "during"), "2 create requests under epoch"),
+    Case(
+        "fencing-bad-stale-report-accepted",
+        INVALID,
+        on(spoil.accept_stale_report, "lost"),
+        "was accepted after a pod of epoch",
+    ),
+    Case(
+        "fencing-bad-two-processes",
+        INVALID,
+        on(spoil.accept_another_process, "during"),
+        "two processes were told to run",
+    ),
+    Case(
+        "fencing-bad-current-report-refused",
+        INVALID,
+        on(spoil.refuse_current_report, "during"),
+        "nothing shows that it was not the current one",
+    ),
+    Case(
+        "fencing-bad-no-stale-report",
+        UNKNOWN,
+        lambda run: spoil.no_stale_reports(run, LANE),
+        "the fence was not put to the test",
+    ),
+    Case(
+        "fencing-bad-audit-log-torn",
+        UNKNOWN,
+        lambda run: spoil.tear(run, "audit.jsonl"),
+        "last line of audit.jsonl is torn off",
+    ),
+    Case("dispositions-good", VALID),
+    Case(
+        "dispositions-bad-unavailable-called-rejected",
+        INVALID,
+        on(spoil.call_it_rejected, "early"),
+        "called Rejected .connection refused., and the apiserver never saw the create",
+    ),
+    Case(
+        "dispositions-bad-rejected-called-placed",
+        INVALID,
+        on(spoil.call_answered, "after", code=422, reason="Invalid", message="no"),
+        "the apiserver answered 422 Invalid",
+    ),
+    Case(
+        "dispositions-bad-outage-spends-attempts",
+        INVALID,
+        on(spoil.bill_attempts, "early"),
+        "attempts are billed after 0 rejections",
+    ),
+    Case("dispositions-bad-a-retry-was-billed", INVALID, on(spoil.bill_a_retry, "early"), "a retry was billed"),
+    Case(
+        "dispositions-bad-no-outcome-log",
+        UNKNOWN,
+        lambda run: spoil.no_outcome_log(run, LANE),
+        "outcome log is not on record",
+    ),
+]
+
+
+def write(case: Case, into: Path) -> Path:
+    directory = case.run().write(into / case.name)
+    (directory / "samples.csv").unlink()
+    expected = {"lane": LANE, "checker": case.checker, "verdict": case.verdict, "says": case.says}
+    (directory / "expect.json").write_bytes(orjson.dumps(expected, option=orjson.OPT_INDENT_2) + b"\n")
+    return directory
+
+
+if __name__ == "__main__":
+    shutil.rmtree(HISTORIES, ignore_errors=True)
+    for each in CASES:
+        write(each, HISTORIES)
+    print(f"{len(CASES)} histories in {HISTORIES}")
