@@ -65,7 +65,7 @@ _REFUSING_REASONS = frozenset(
         "RequestEntityTooLarge",
         "UnsupportedMediaType",
         "Expired",
-        "StoreReadError",  # a stored object is corrupt: known, and not among R1's
+        "StorageReadError",  # a stored object is corrupt: known, and not among R1's
     }
 )
 
@@ -73,7 +73,22 @@ _DENIAL = re.compile(r'admission webhook "[^"]+" denied the request')
 _QUOTA = re.compile(r'pods "[^"]*" is forbidden: (?:exceeded quota|status unknown for quota): ')
 _CALL_FAILED = "Internal error occurred: failed calling webhook "
 
+_STATUS_VERSIONS = (None, "v1", "meta.k8s.io/v1")  # a missing one means v1 (client-go/rest/request.go)
+
 _HIGHEST_RETRY_AFTER_S = 86_400.0
+
+# The typed face of an operating system's error, where its own name would not tell an operator enough.
+_BY_ERRNO = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.ECONNABORTED: "connection reset",
+    errno.EPIPE: "connection reset",
+    errno.ETIMEDOUT: "connect timeout",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ENETUNREACH: "network unreachable",
+    errno.EMFILE: "too many open files",
+    errno.ENFILE: "too many open files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +106,7 @@ def classify_answer(answer: Answer, *, pod_name: str | None = None) -> Verdict:
     :param pod_name: the name that was asked for; a 201 for another name is not the answer to this create.
     """
     parsed = _parse(answer.body)
-    status = parsed if parsed.get("kind") == "Status" else {}
+    status = parsed if parsed.get("kind") == "Status" and parsed.get("apiVersion") in _STATUS_VERSIONS else {}
     message = status.get("message")
     message = message if isinstance(message, str) else ""
     reason = status.get("reason")
@@ -114,13 +129,13 @@ def classify_answer(answer: Answer, *, pod_name: str | None = None) -> Verdict:
     if reason in _UNAVAILABLE_REASONS:
         unreachable = reason == "InternalError" and message.startswith(_CALL_FAILED)
         return _unavailable("webhook unreachable" if unreachable else f"{code} {reason}")
-    if code == 403 and reason in ("Forbidden", "") and _QUOTA.match(message):
+    if code == 403 and (reason == "Forbidden" or reason not in _REFUSING_REASONS) and _QUOTA.match(message):
         return Verdict(
             Disposition.BACKPRESSURE,
             "403 quota",
             rule="R2",
             retry_after_s=retry_after_s(answer.headers),
-            detail=message,
+            detail=_one_line(message),
         )
     if reason in _REFUSING_REASONS:
         return _rejected(
@@ -157,6 +172,8 @@ def classify_exception(error: Exception, *, sent: bool) -> Verdict | None:
             return _unavailable("name does not resolve", may_exist=False)
         case aiohttp.ClientHttpProxyError():
             return _unavailable(f"proxy refused the tunnel ({error.status})", may_exist=False)
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # what the kubeconfig calls its server
+            return _rejected("no usable API address", str(error))
         case aiohttp.ClientSSLError() | ssl.SSLError():
             return _unavailable("TLS handshake failed" if not sent else "TLS broke off", may_exist=sent)
         case aiohttp.ClientConnectorError():
@@ -189,22 +206,17 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     value = (headers.get("Retry-After") or headers.get("retry-after") or "").strip()
     if not (value.isascii() and value.isdigit()):
         return None
-    return min(float(value[:9]), _HIGHEST_RETRY_AFTER_S)
+    digits = value.lstrip("0")[:9]  # int() refuses thousands of digits
+    return min(float(digits or "0"), _HIGHEST_RETRY_AFTER_S)
 
 
 def _success(code: int, parsed: Mapping[str, Any], pod_name: str | None) -> Verdict:
     """Only a whole 201 with a Pod that has a uid proves the pod; any other 2xx lost its answer (R1)."""
     metadata = parsed.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    uid, name = metadata.get("uid"), metadata.get("name")
-    if (
-        code == 201
-        and parsed.get("kind") == "Pod"
-        and isinstance(uid, str)
-        and uid
-        and isinstance(name, str)
-        and pod_name in (None, name)
-    ):
+    uid, name = metadata.get("uid"), metadata.get("name", pod_name)
+    if code == 201 and parsed.get("kind") == "Pod" and isinstance(uid, str) and uid and pod_name in (None, name):
+        name = name if isinstance(name, str) else ""
         return Verdict(Disposition.PLACED, "201 Created", rule="R1", may_exist=True, pod_name=name, pod_uid=uid)
     return _unavailable(f"{code} without a Pod")
 
@@ -228,15 +240,19 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _os_error(error: OSError) -> str:
-    match error:
+    # The client wraps what broke an open connection and keeps only its arguments: the type is in the cause.
+    inner = error.__cause__ if isinstance(error, aiohttp.ClientOSError) else error
+    match inner:
+        case ssl.SSLError():
+            return "TLS broke off"
         case ConnectionRefusedError():
             return "connection refused"
         case ConnectionResetError() | BrokenPipeError() | ConnectionAbortedError():
             return "connection reset"
         case TimeoutError():
             return "connect timeout"
-        case _:
-            return errno.errorcode.get(error.errno or 0, type(error).__name__)
+    number = error.errno or 0
+    return _BY_ERRNO.get(number) or errno.errorcode.get(number) or "connection broke"
 
 
 def _seconds(seconds: float) -> str:

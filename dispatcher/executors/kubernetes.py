@@ -4,6 +4,7 @@ import asyncio
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import structlog
 
@@ -13,7 +14,7 @@ from dispatcher.executors import Attempt
 from dispatcher.executors.credentials import Connection
 from dispatcher.executors.limiter import RateLimiter
 from dispatcher.executors.pod import pod_for, random_pod_name
-from dispatcher.executors.transport import Progress
+from dispatcher.executors.transport import OneShotApiClient, Progress
 from dispatcher.rules import Disposition, Outcome, Verdict
 
 log = structlog.get_logger(__name__)
@@ -52,7 +53,7 @@ class KubernetesExecutor:
         self._instance = instance
         self._deadline_s = deadline_s
         self._limiter = limiter
-        self.connection = Connection(kubeconfig, connections=connections)
+        self.connection = Connection(kubeconfig, connections=connections, retire_s=2 * deadline_s)
         # The server cuts a little earlier than we do, so that its own answer is seen; it also makes priority
         # and fairness queue for a quarter of this instead of 15 s.
         self._query = f"?fieldManager=rideout&timeout={int(deadline_s * 950)}ms"
@@ -64,8 +65,6 @@ class KubernetesExecutor:
             return Outcome(refused, asked_at, self._clock.now())
         started_at = self._clock.now()
         verdict = await self._create_once(attempt)
-        if verdict.stale_credentials:
-            await self.connection.read_anew()
         return Outcome(verdict, started_at, self._clock.now())
 
     async def close(self) -> None:
@@ -74,6 +73,8 @@ class KubernetesExecutor:
     async def _create_once(self, attempt: Attempt) -> Verdict:
         name = random_pod_name(attempt.run_name, attempt.task_key)
         progress = Progress()
+        api: OneShotApiClient | None = None
+        deadline = asyncio.timeout(self._deadline_s)
         try:
             pod = pod_for(
                 attempt,
@@ -83,20 +84,23 @@ class KubernetesExecutor:
                 dispatchers=self._dispatchers,
                 instance=self._instance,
             )
-            async with asyncio.timeout(self._deadline_s) as deadline:
+            async with deadline:
                 api = await self.connection.client()
                 answer = await api.post(
-                    f"/api/v1/namespaces/{attempt.namespace}/pods{self._query}",
+                    f"/api/v1/namespaces/{quote(attempt.namespace, safe='')}/pods{self._query}",
                     pod,
                     user_agent=f"rideout-dispatcher/{_VERSION} (row={attempt.row_id}; epoch={attempt.epoch})",
                     progress=progress,
                 )
         except Exception as error:
-            mine = isinstance(error, TimeoutError) and deadline.expired()
-            failure = DeadlineExceeded(self._deadline_s) if mine else error
+            # Whatever the client makes of the cancellation, it was the deadline that ended the create.
+            failure = DeadlineExceeded(self._deadline_s) if deadline.expired() else error
             verdict = classify_exception(failure, sent=progress.sent)
             if verdict is None:
                 log.exception("bug.create", row=attempt.row_id, epoch=attempt.epoch)
                 verdict = bug(error, sent=progress.sent)
-            return verdict
-        return classify_answer(answer, pod_name=name)
+        else:
+            verdict = classify_answer(answer, pod_name=name)
+        if verdict.stale_credentials:
+            await self.connection.read_anew(api)
+        return verdict

@@ -5,6 +5,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client
@@ -60,6 +62,12 @@ class OneShotApiClient(client.ApiClient):  # type: ignore[misc]
 
 
 class _OneShotRest(rest.RESTClientObject):  # type: ignore[misc]
+    def __init__(self, configuration: Any) -> None:
+        super().__init__(configuration)
+        # Read here once: left to the client (`trust_env`), it costs every request two hops over a thread and
+        # also reads ~/.netrc, whose credentials then clash with our own and fail the create.
+        self.proxy = configuration.proxy or _environment_proxy(configuration.host)
+
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
             limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=_KEEPALIVE_S, ttl_dns_cache=10
@@ -71,10 +79,19 @@ class _OneShotRest(rest.RESTClientObject):  # type: ignore[misc]
         trace.on_request_redirect.append(_refuse_redirect)
         return aiohttp.ClientSession(
             connector=self._create_connector(),
-            trust_env=True,
+            trust_env=False,
             trace_configs=[trace],
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+def _environment_proxy(server: str) -> str | None:
+    """The forward proxy that HTTPS_PROXY and NO_PROXY ask for, as curl and client-go read them."""
+    url = urlsplit(server)
+    if proxy_bypass(url.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")
 
 
 async def _note_sent(
@@ -94,7 +111,8 @@ async def _refuse_redirect(
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    """The body, as far as an apiserver could have sent it; what is longer is no answer to a create."""
+    """The body, as far as an apiserver could have sent it. What is longer is no Status, and no answer to a
+    create: of a refusal its code still speaks, a success is lost."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_any():
@@ -102,5 +120,7 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
         size += len(chunk)
         if size > _MAX_BODY:
             response.close()
-            raise aiohttp.ClientPayloadError(f"answer larger than {_MAX_BODY} bytes")
+            if response.ok:
+                raise aiohttp.ClientPayloadError(f"answer larger than {_MAX_BODY} bytes")
+            return b""
     return b"".join(chunks)
