@@ -4,7 +4,7 @@ Nothing here fails a row for an outage (R4), and nothing here runs while it coul
 lease of this leader's start or of the database's return, and, but for leases, not while the API is down.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -27,7 +27,7 @@ class Reaper:
         *,
         engine: AsyncEngine,
         clock: Now,
-        pods: Pods,
+        pods: Pods | None,
         health: ApiHealth,
         policy: RePlacePolicy,
         lease_s: float,
@@ -50,8 +50,7 @@ class Reaper:
         if steady_since is None or self._clock.now() < steady_since + self._lease:
             return
         await self._re_place_expired_leases()
-        if not self._health.down:
-            await self._re_place_silent_pods()
+        await self._re_place_silent_pods()
 
     async def _re_place_expired_leases(self) -> None:
         async with self._engine.begin() as connection:
@@ -66,24 +65,36 @@ class Reaper:
             )
         if not silent:
             return
-        try:
-            pods = await self._pods.list_all(row.namespace for row in silent)  # taken after their time was up
-        except ListFailed as error:
-            log.warning("reaper.no_list", error=str(error), rows=len(silent))
-            return
-        if gone := what_is_gone(silent, pods):
+        in_pods = [row for row in silent if row.executor != "subprocess"]
+        # A Lite agent has no pod that could be looked at; should it still report, its epoch is over.
+        gone = [Gone(row.id, row.epoch, row.pod_uid, "never reported") for row in silent if row not in in_pods]
+        gone += what_is_gone(in_pods, await self._list(in_pods))
+        if gone:
             async with self._engine.begin() as connection:
                 re_placed = await recovery.re_place_if_still_placed(
                     connection, gone, now=self._clock.now(), policy=self._policy
                 )
             log.warning("placed.gone", rows=len(re_placed), first=gone[0].id, reason=gone[0].reason)
 
+    async def _list(self, rows: Sequence[PlacedRow]) -> list[PodFact] | None:
+        """A complete list, taken after the time of these rows was up; None if there is none."""
+        if not rows or self._pods is None or self._health.down:
+            return None
+        try:
+            return await self._pods.list_all(row.namespace for row in rows)
+        except ListFailed as error:
+            log.warning("reaper.no_list", error=str(error), rows=len(rows))
+            return None
 
-def what_is_gone(silent: Sequence[PlacedRow], pods: Iterable[PodFact]) -> list[Gone]:
+
+def what_is_gone(silent: Sequence[PlacedRow], pods: Sequence[PodFact] | None) -> list[Gone]:
     """Which silent rows a complete list proves gone: their pod is absent, finished, or bound and not started (R20).
 
-    A pod counts only for the row whose epoch and uid it carries (R22). One that waits for a node may wait for ever.
+    No list proves nothing. A pod counts only for the row whose epoch and uid it carries (R22). One that waits for
+    a node may wait for ever.
     """
+    if pods is None:
+        return []
     by_uid = {pod.uid: pod for pod in pods}
     gone = []
     for row in silent:

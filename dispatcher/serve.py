@@ -18,7 +18,7 @@ from dispatcher.api import Services, create_app
 from dispatcher.clock import Clock
 from dispatcher.database import create_engine
 from dispatcher.errors import NoUsableCredentials
-from dispatcher.executors import Executors
+from dispatcher.executors import Executor, Executors
 from dispatcher.executors.kubernetes import KubernetesExecutor
 from dispatcher.executors.limiter import RateLimiter
 from dispatcher.executors.pods import KubernetesPods
@@ -71,8 +71,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock, metrics, health = Clock(), Metrics(), ApiHealth()
     tokens = AttemptTokens([key.get_secret_value() for key in settings.signing_keys])
-    kubernetes = await _kubernetes(settings, clock, tokens)
-    executor = Executors(clock, {"kubernetes": kubernetes, "subprocess": _lite(settings, clock, tokens)})
+    kubernetes = await _kubernetes(settings, clock, tokens) if "kubernetes" in settings.executors else None
+    executor = _executors(settings, clock, tokens, kubernetes)
     outcomes = _outcome_log(settings)
     engine = create_engine(settings)
     leadership = loop.leadership_of(settings, engine, clock)
@@ -170,16 +170,27 @@ async def _kubernetes(settings: Settings, clock: Clock, tokens: AttemptTokens) -
     return executor
 
 
-def _lite(settings: Settings, clock: Clock, tokens: AttemptTokens) -> SubprocessExecutor:
-    return SubprocessExecutor(
-        clock=clock, sign=tokens.sign, agent_command=settings.agent_command, dispatchers=settings.advertise_urls
-    )
+def _executors(
+    settings: Settings, clock: Clock, tokens: AttemptTokens, kubernetes: KubernetesExecutor | None
+) -> Executors:
+    by_name: dict[str, Executor] = {}
+    if kubernetes is not None:
+        by_name["kubernetes"] = kubernetes
+    if "subprocess" in settings.executors:
+        by_name["subprocess"] = SubprocessExecutor(
+            clock=clock, sign=tokens.sign, agent_command=settings.agent_command, dispatchers=settings.advertise_urls
+        )
+    return Executors(clock, by_name)
 
 
 def _recovery(
-    settings: Settings, engine: AsyncEngine, clock: Clock, health: ApiHealth, kubernetes: KubernetesExecutor
-) -> tuple[Reaper, PodGc]:
-    pods = KubernetesPods(kubernetes.connection, instance=settings.instance, deadline_s=settings.create_deadline_s)
+    settings: Settings, engine: AsyncEngine, clock: Clock, health: ApiHealth, kubernetes: KubernetesExecutor | None
+) -> tuple[Reaper, PodGc | None]:
+    pods = (
+        KubernetesPods(kubernetes.connection, instance=settings.instance, deadline_s=settings.create_deadline_s)
+        if kubernetes is not None
+        else None
+    )
     reaper = Reaper(
         engine=engine,
         clock=clock,
@@ -190,6 +201,8 @@ def _recovery(
         placed_timeout_s=settings.placed_timeout_s,
         orphan_run_s=settings.orphan_run_s,
     )
+    if pods is None:
+        return reaper, None
     podgc = PodGc(
         engine=engine,
         clock=clock,

@@ -18,6 +18,9 @@ from dispatcher.rules import Policy
 PREFIX = "RIDEOUT_"
 
 
+EXECUTORS = ("kubernetes", "subprocess")
+
+
 class Profile(StrEnum):
     FULL = "full"
     QUICK = "quick"
@@ -89,6 +92,11 @@ class Settings(BaseSettings):
     )
     database_pool: int = Field(16, ge=2, le=200, description="connections a replica may hold, 2 to 200")
 
+    executors: Annotated[list[str], NoDecode] = Field(
+        ["kubernetes"],
+        min_length=1,
+        description="comma separated: kubernetes, subprocess; tasks that name none run in the first (R9)",
+    )
     kubeconfig: Path | None = Field(None, description="kubeconfig file; unset: the pod's own ServiceAccount")
     namespace: str = Field(
         "rideout-tasks",
@@ -156,10 +164,17 @@ class Settings(BaseSettings):
     re_place_s: float = _seconds(5, 0.1, 600, "after the first infra re-place, doubling (R20)")
     re_place_max_s: float = _seconds(300, 1, 86_400, "longest wait after an infra re-place (R20)")
 
-    @field_validator("advertise_urls", "signing_keys", mode="before")
+    @field_validator("advertise_urls", "signing_keys", "executors", mode="before")
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("executors")
+    @classmethod
+    def _known_executors(cls, value: list[str]) -> list[str]:
+        if unknown := [name for name in value if name not in EXECUTORS]:
+            raise ValueError(f"unknown executor {unknown[0]!r}: there are {', '.join(EXECUTORS)}")
+        return value
 
     @model_validator(mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -76,6 +77,9 @@ class Spec(_Strict):
     namespace: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = Field(
         None, description="unset: the dispatcher's RIDEOUT_NAMESPACE"
     )
+    executor: Annotated[str, StringConstraints(max_length=50)] | None = Field(
+        None, description="one of the dispatcher's RIDEOUT_EXECUTORS; unset: its first"
+    )
     labels: Labels = {}
     resources: Resources = Resources()
     timeout_s: Annotated[int, Field(ge=1, le=30 * 86_400)] | None = None
@@ -119,8 +123,8 @@ class Submission(_Strict):
         content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def rows(self, *, now: datetime, namespace: str) -> list[dict[str, Any]]:
-        """What `store.submit_once` inserts for each task."""
+    def rows(self, *, now: datetime, namespace: str, executors: Sequence[str]) -> list[dict[str, Any]]:
+        """What `store.submit_once` inserts for each task. Raises UnknownExecutor."""
         return [
             {
                 "task_key": task.key,
@@ -128,7 +132,21 @@ class Submission(_Strict):
                 "retries": task.retries,
                 "retry_delay": task.retry_delay_s,
                 "namespace": task.spec.namespace or namespace,
-                "spec": task.spec.model_dump(mode="json", exclude={"namespace"}, exclude_defaults=True),
+                "executor": _one_of(executors, task),
+                "spec": task.spec.model_dump(mode="json", exclude={"namespace", "executor"}, exclude_defaults=True),
             }
             for task in self.tasks
         ]
+
+
+class UnknownExecutor(ValueError):
+    """A task names an executor that this dispatcher does not run."""
+
+
+def _one_of(executors: Sequence[str], task: Task) -> str:
+    named = task.spec.executor or executors[0]
+    if named not in executors:
+        raise UnknownExecutor(
+            f"task {task.key!r} names the executor {named!r}; this dispatcher has {', '.join(executors)}"
+        )
+    return named

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path, Response
 
 from dispatcher.api.problems import Problem
 from dispatcher.api.services import Serving, known_client
-from dispatcher.api.submissions import Submission
+from dispatcher.api.submissions import Submission, UnknownExecutor
 from dispatcher.store import submissions, views
 
 router = APIRouter(tags=["runs"], dependencies=[Depends(known_client)])
@@ -24,7 +24,11 @@ def answer(content: Any, status: int = 200, headers: dict[str, str] | None = Non
 @router.post("/v1/runs", status_code=201)
 async def submit_run(submission: Submission, services: Serving) -> Response:
     """Take a run in, all of it or nothing. The same key and body again: 200 and the same run."""
-    now = services.clock.now()
+    now, settings = services.clock.now(), services.settings
+    try:
+        rows = submission.rows(now=now, namespace=settings.namespace, executors=settings.executors)
+    except UnknownExecutor as error:
+        raise Problem(422, str(error)) from error
     async with services.transaction() as connection:
         submitted = await submissions.submit_once(
             connection,
@@ -33,7 +37,7 @@ async def submit_run(submission: Submission, services: Serving) -> Response:
             name=submission.name,
             labels=submission.labels,
             digest=submission.digest(),
-            tasks=submission.rows(now=now, namespace=services.settings.namespace),
+            tasks=rows,
         )
         if not submitted.same_body:
             raise Problem(409, f"key {submission.key!r} was used for another run", run_id=submitted.run_id)

@@ -12,6 +12,12 @@ from dispatcher.schema import LIVE, RunState, State, control, runs, task_instanc
 from dispatcher.store.common import NEW_EPISODE, NEXT_EPOCH, TIMESTAMP, UNCLAIMED, count, ids, t
 
 
+async def not_running(connection: AsyncConnection, row_ids: Sequence[int]) -> set[int]:
+    """Those of these rows that exist and are not running: what a clear would take."""
+    found = await connection.execute(select(t.id).where(t.id.in_(row_ids), t.state != State.RUNNING))
+    return set(found.scalars())
+
+
 async def clear_if_not_running(connection: AsyncConnection, row_ids: Sequence[int], *, now: datetime) -> set[int]:
     """Start a new try of each row, with its user's retries restored and both dispatch columns reset (R21).
 

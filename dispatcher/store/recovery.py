@@ -32,7 +32,7 @@ class PlacedRow:
     namespace: str
     pod_name: str
     pod_uid: str
-    queued_at: datetime
+    executor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ async def placed_without_report(
 ) -> list[PlacedRow]:
     """Rows placed before `placed_before` whose agent has not reported. Nothing is proven of them yet."""
     found = await connection.execute(
-        select(t.id, t.attempt_epoch, t.namespace, t.pod_name, t.pod_uid, t.queued_at)
+        select(t.id, t.attempt_epoch, t.namespace, t.pod_name, t.pod_uid, t.executor)
         .where(t.state == State.QUEUED, t.claimed_by.is_(None), t.queued_at <= placed_before)
         .order_by(t.queued_at)
         .limit(limit)
