@@ -51,9 +51,9 @@ class Progress:
 
     def phase(self, name: str, length_s: float | None = None) -> None:
         """Begin a phase that should take `length_s` seconds, if that is known."""
-        self.phase_name = name
+        goes_on, self.phase_name = name == self.phase_name, name
         self.phase_ends = None if length_s is None else self.clock() + length_s
-        if self._live is None:
+        if self._live is None and not goes_on:
             self._say(name + (f" ({length_s:.0f} s)" if length_s else ""))
 
     def note(self, line: str) -> None:

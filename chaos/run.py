@@ -66,7 +66,8 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
         await stage.pass_time(stroke.hold_s)
     finally:
         run.phase(stroke.phase or "heal")
-        await step(run, fault, "heal", fault.heal(stage.ground, fault.heal_deadline_s))
+        with stage.probe.closely():
+            await step(run, fault, "heal", fault.heal(stage.ground, fault.heal_deadline_s))
         run.undos.close(fault.name)
     await step(run, fault, "confirm_healed", fault.confirm_healed(stage.ground, fault.heal_deadline_s))
     if stroke.load_healed:

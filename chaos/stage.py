@@ -50,8 +50,9 @@ class Run:
     undos: Undos
 
     def phase(self, name: str, length_s: float | None = None) -> None:
-        """Begin a phase, in the history and on the screen."""
-        self.history.write("info", "suite", "phase", phase=name)
+        """Begin a phase, in the history and on the screen; one that goes on is not begun again."""
+        if name != self.progress.phase_name:
+            self.history.write("info", "suite", "phase", phase=name)
         self.progress.phase(name, length_s)
 
 

@@ -55,13 +55,17 @@ def is_refused(event: dict[str, object]) -> bool:
 
 
 async def watch_recovery(stage: Stage, stroke: Stroke) -> None:
-    """Until no due row has waited for long in any lane for `stable_s`, at most `recovery_s`. Judges nothing."""
+    """Until no due row has waited for long for `stable_s` in any lane but the control, at most `recovery_s`.
+
+    Judges nothing. The control's rows wait for the backoff of their attempts: nobody promised a minute for them.
+    """
     clock, within = stage.run.history.now, stage.run.scenario.steady_within_s
+    watched = [name for name, lane in stage.lanes.items() if lane.spec.policy == "window"]
     stable_since: float | None = None
 
     def stable() -> bool:
         nonlocal stable_since
-        if any(seen.oldest_due_age_s > within for seen in stage.sampler.last.values()):
+        if any(stage.sampler.last[name].oldest_due_age_s > within for name in watched):
             stable_since = None
         elif stable_since is None:
             stable_since = clock()

@@ -39,7 +39,13 @@ def upgrade(profile: Profile) -> Scenario:
                 recovery_s=60.0 if full else 10.0,
                 stable_s=15.0 if full else 3.0,
             ),
-            Stroke("answer-lost", hold_s=8.0, load_before="answer-lost", before_s=1.5 + WARM_S, phase="answer-lost"),
+            Stroke(
+                "answer-lost",
+                hold_s=8.0 if full else 3.0,
+                load_before="answer-lost",
+                before_s=1.5 + WARM_S,
+                phase="answer-lost",
+            ),
         ),
         budgets={
             "recovery_s": 60.0 if full else 10.0,
