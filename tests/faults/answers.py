@@ -1,7 +1,7 @@
 """What an apiserver, and what stands before it, says: as bytes."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.faults.server import Peer, Request, Script
@@ -87,5 +87,31 @@ def in_turn(*answers: bytes | None) -> Script:
             request = await peer.request()
             answer = left.pop(0)
             await peer.send(created(request) if answer is None else answer)
+
+    return script
+
+
+def answering(build: Callable[[Request], bytes]) -> Script:
+    """Every request gets an answer made for it."""
+
+    async def script(peer: Peer) -> None:
+        await peer.tls()
+        while True:
+            await peer.send(build(await peer.request()))
+
+    return script
+
+
+def says(data: bytes, *, then_close: bool = True) -> Script:
+    """After the request, these bytes as they are."""
+
+    async def script(peer: Peer) -> None:
+        await peer.tls()
+        await peer.request()
+        await peer.send(data)
+        if then_close:
+            await peer.close()
+        else:
+            await peer.closed_by_client()
 
     return script

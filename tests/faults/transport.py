@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import os
 
 from tests.faults.answers import JSON, created, http, pod, raw, status
 from tests.faults.server import Peer, Script
@@ -92,8 +93,6 @@ async def damaged_tls_record(peer: Peer) -> None:
     await peer.request()
     transport = peer.writer.get_extra_info("socket")
     # Straight onto the wire, past the TLS layer: what a broken middlebox does to a record.
-    import os
-
     os.write(transport.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32))
     await peer.closed_by_client()
 
@@ -153,21 +152,6 @@ async def gzip_cut(peer: Peer) -> None:
     packed = gzip.compress(raw(pod(await peer.request())))
     await peer.send(http(201, {**JSON, "Content-Encoding": "gzip"}, packed[: len(packed) // 2]))
     await peer.closed_by_client()
-
-
-def says(data: bytes, *, then_close: bool = True) -> Script:
-    """After the request, these bytes as they are."""
-
-    async def script(peer: Peer) -> None:
-        await peer.tls()
-        await peer.request()
-        await peer.send(data)
-        if then_close:
-            await peer.close()
-        else:
-            await peer.closed_by_client()
-
-    return script
 
 
 # Slower than any deadline.

@@ -64,8 +64,15 @@ def kubeconfig(fault_server: FaultServer, tls_files: TlsFiles, tmp_path: Path) -
     return write_kubeconfig(tmp_path / "kubeconfig", f"https://127.0.0.1:{fault_server.port}", tls_files.ca)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def client(request: pytest.FixtureRequest, kubeconfig: Path) -> Iterator[Client]:
-    """The real executor against the fault server, on either event loop: their transport errors differ."""
-    with Client(kubeconfig, loop=request.param) as client:
+@pytest.fixture
+def client(kubeconfig: Path) -> Iterator[Client]:
+    """The real executor against the fault server."""
+    with Client(kubeconfig) as client:
         yield client
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def either_loop(request: pytest.FixtureRequest) -> str:
+    """Broken connections surface as other exceptions on another event loop."""
+    loop: str = request.param
+    return loop
