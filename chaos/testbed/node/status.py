@@ -8,7 +8,6 @@ import contextlib
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from chaos.testbed.kube import STRATEGIC, TRANSPORT_ERRORS, Json, Kube
 from chaos.testbed.node.manifest import PodSpec
