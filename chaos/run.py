@@ -98,6 +98,7 @@ async def collected(stage: Stage) -> AsyncIterator[None]:
     except BaseException:
         with contextlib.suppress(Exception):
             stage.run.phase("collect")
+            await stage.load.process.terminate(5.0)  # what is handed in after the rows were read would look lost
             await collect(stage)
         raise
     stage.run.phase("collect")
@@ -126,7 +127,10 @@ def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
         trouble = live_through(run)
         result, trouble = conclude_run(run, trouble)
     history.close()
-    verdict_table.show(result, directory.path, console)
+    if trouble is STOPPED:  # a table of what a stopped run cannot show would only hide where its records are
+        console.print(f"unknown; kept: {directory.path}", markup=False, highlight=False, soft_wrap=True)
+    else:
+        verdict_table.show(result, directory.path, console)
     return Ended(directory.path, EXIT_CODES[result.verdict], trouble)
 
 
@@ -166,12 +170,16 @@ def live_through(run: Run) -> ChaosError | None:
 
 @contextlib.contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: asyncio cancels its main task, and everything is put right."""
+    """SIGTERM and SIGHUP end a run as Ctrl-C does: asyncio cancels its main task, and everything is put right.
+
+    SIGINT is set too: a shell without job control starts what it puts into the background with SIGINT ignored.
+    """
 
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: interrupt, signal.SIGHUP: interrupt}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

@@ -71,7 +71,7 @@ class Result:
 
 def judge(records: Records, *, trouble: Sequence[str] = (), checkers: Sequence[Checker] = CHECKERS) -> Result:
     """Judge a run. `trouble` are steps of the run that failed their own test, beside those that the history tells:
-    each makes the run unknown at least."""
+    each makes the run unknown, neither passed nor failed: what a broken-off run shows may be the breaking off."""
     run, trouble = records.run, [*dict.fromkeys([*records.trouble, *trouble])]
     if not records.drained:
         trouble.append("the run was broken off before its drain")
@@ -89,7 +89,7 @@ def judge(records: Records, *, trouble: Sequence[str] = (), checkers: Sequence[C
         if answer.verdict in (Verdict.INVALID, Verdict.UNKNOWN)
     ]
     verdicts = [lane.verdict for lane in deciding] + ([Verdict.UNKNOWN] if trouble else [])
-    verdict = worst(verdicts)
+    verdict = Verdict.UNKNOWN if trouble else worst(verdicts)
     return Result(
         scenario=run.scenario,
         profile=run.profile,
