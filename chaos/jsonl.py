@@ -35,6 +35,11 @@ class Damage:
         return not (self.missing or self.torn or self.damaged)
 
     @property
+    def complete(self) -> bool:
+        """It spoke, and all of it was read: what is not in it did not happen before its eyes."""
+        return self.whole and not self.silent
+
+    @property
     def silent(self) -> bool:
         """The witness said nothing at all: no file, or nothing in it."""
         return self.lines == 0

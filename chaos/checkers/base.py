@@ -73,7 +73,7 @@ class Finding:
     def absence(self, witness: str, row: int | None, t: float | None, what: str, **more: Any) -> None:
         """Something should be in a witness and is not: an offence, if that witness lost nothing."""
         damage = self.records.damage[witness]
-        if damage.whole and not damage.silent:
+        if damage.complete:
             self.offence(row, t, what, **more)
         else:
             self.need(witness)

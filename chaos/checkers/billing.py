@@ -54,7 +54,7 @@ def check_retries(found: Finding, lane: Lane) -> None:
             if tried > 1 and tried - 1 not in failed and not cleared:
                 t = next((c.started for c in lane.creates.get(row, ()) if c.try_number == tried), None)
                 what = f"try {tried} began, and the user's code never failed in try {tried - 1}: a retry was billed"
-                found.offence(row, t, what, try_number=tried)
+                found.absence("ledger", row, t, what, try_number=tried)
                 break
         if claim.dispatch_failed and claim.max_tries > claim.try_number:
             what = f"it failed as dispatch_failed with max_tries {claim.max_tries} in try {claim.try_number} (R7)"

@@ -71,7 +71,7 @@ def _contradiction(found: Finding, lane: Lane, claim: CreateClaim, create: Creat
         if _near_an_edge(found, claim):
             found.figures["unwitnessed"] += 1
             return None
-        if not found.records.damage["audit"].whole:
+        if not found.records.damage["audit"].complete:
             return None  # `need` has said so
         return f"called {said} ({claim.cause or 'no cause'}), and the apiserver never saw the create"
     code = ANSWERED_CAUSE.match(claim.cause)

@@ -90,7 +90,7 @@ def _refused_reports(found: Finding, lane: Lane, row: int) -> None:
                 f"the {report.what} report of epoch {report.epoch} was refused "
                 f"({report.reason or 'no reason given'}), and nothing shows that it was not the current one"
             )
-            found.offence(row, report.refused, what, epoch=report.epoch, pod=report.pod)
+            found.absence("audit", row, report.refused, what, epoch=report.epoch, pod=report.pod)
 
 
 def _rightly_refused(found: Finding, lane: Lane, row: int, report: Report) -> bool:

@@ -40,7 +40,8 @@ def _ended_as_it_should(found: Finding, lane: Lane, submission: Submission, row:
     found.figures["failed"] += claim is not None and claim.state == "failed"
     if claim is None:
         if lane.rows:
-            found.offence(row, submission.due, f"{submission.key} was accepted, and the dispatcher knows no such row")
+            what = f"{submission.key} was accepted, and the dispatcher knows no such row"
+            found.absence("history", row, submission.due, what)
         return
     if not claim.ended:
         found.figures["unfinished"] += 1
@@ -48,7 +49,9 @@ def _ended_as_it_should(found: Finding, lane: Lane, submission: Submission, row:
             found.offence(row, submission.due, f"still {claim.state} at the end ({claim.reason or 'no reason given'})")
         return
     wrong = _unlike(submission.expect, claim, outcomes)
-    if wrong is not None:
+    if wrong is not None and claim.state == "success" and not outcomes:
+        found.absence("ledger", row, submission.due, wrong)
+    elif wrong is not None:
         found.offence(row, submission.due, wrong, reason=claim.reason)
 
 

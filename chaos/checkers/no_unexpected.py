@@ -21,11 +21,13 @@ class NoUnexpected:
         # Which of them an unanswered submission made cannot be told; so only those beyond their number are strangers.
         for row in strangers[unknown:]:
             if of.executions.get(row):
-                found.offence(row, of.executions[row][0].started, "it ran, and was never handed in")
+                found.absence("history", row, of.executions[row][0].started, "it ran, and was never handed in")
             elif of.creates.get(row):
-                found.offence(row, of.creates[row][0].started, "a pod was asked for, and it was never handed in")
+                found.absence(
+                    "history", row, of.creates[row][0].started, "a pod was asked for, and it was never handed in"
+                )
             else:
-                found.offence(row, None, "the dispatcher has a row that was never handed in")
+                found.absence("history", row, None, "the dispatcher has a row that was never handed in")
         for row, executions in of.executions.items():
             epochs = {create.epoch for create in of.creates.get(row, ())}
             for one in executions:

@@ -73,9 +73,11 @@ def _after(found: Finding, fault: Fault, next_outage: float) -> Figures | None:
     if not times.answered and not times.never:
         found.doubt(f"no row of this lane was waiting when {fault.name} was over")
     stable, last = _stable_at(lane, healed, until, budget)
-    if stable is None:
+    if stable is None and until < healed + budget:
+        found.doubt(f"the lane was not stable yet when the records end, {until - healed:.1f} s after the API's return")
+    elif stable is None:
         found.absence("audit", last, None, "the lane never became stable: this row waited to the end")
-    elif stable > budget:
+    elif stable is not None and stable > budget:
         what = f"the lane became stable only {stable:.1f} s after the API's return, when this row was answered"
         found.offence(last, healed + stable, what)
     return {

@@ -78,7 +78,7 @@ def _one_at_a_time(found: Finding, row: int, executions: list[Execution]) -> Non
             found.offence(row, later.started, what, epochs=[longest.epoch, later.epoch])
         elif (why := _unjustified(found, row, earlier, later)) is not None:
             found.figures["executed_twice"] += 1
-            found.offence(row, later.started, f"executed again {why}", epochs=[earlier.epoch, later.epoch])
+            found.absence("history", row, later.started, f"executed again {why}", epochs=[earlier.epoch, later.epoch])
 
 
 def _end(execution: Execution) -> float:
@@ -135,7 +135,7 @@ def _both_ways(found: Finding, lane: Lane) -> None:
             found.offence(row, last_try[-1].over, f"it succeeded, and is said to be {claim.state}")
     for row, executions in lane.executions.items():
         if lane.rows and row not in lane.rows:
-            found.offence(row, executions[0].started, "it ran, and the dispatcher knows no such row")
+            found.absence("history", row, executions[0].started, "it ran, and the dispatcher knows no such row")
 
 
 def _may_be_placed_again(found: Finding, execution: Execution) -> bool:
