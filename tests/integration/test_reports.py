@@ -212,6 +212,9 @@ async def test_R16_another_end_than_the_recorded_one_is_refused(engine, reports)
     assert isinstance(await reports.finished(who, End.FAILURE, exit_code=1), Refused)
     assert isinstance(await reports.finished(who, End.LOST, exit_code=None), Refused)
     assert (await look(engine, who.row_id)).state == "success"
+    who = await running(engine, reports)
+    await reports.finished(who, End.FAILURE, exit_code=1)
+    assert isinstance(await reports.finished(who, End.FAILURE, exit_code=2), Refused)
 
 
 @pytest.mark.parametrize("change", [{"epoch": 2}, {"pod_uid": "another"}, {"nonce": "second"}])
