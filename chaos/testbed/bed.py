@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -34,6 +35,7 @@ from chaos.testbed.toxics import Proxy, Toxics
 
 REPOSITORY = Path(__file__).parents[2]
 Progress = Callable[[str], None]
+NEEDED_BYTES = 512 * 1024**2  # etcd and PostgreSQL after a long run, measured: 150 MB
 # Identities that may be asked for from outside; the control plane's own are not.
 IDENTITIES = ("dispatcher", "probe", "admin", "node")
 
@@ -74,6 +76,7 @@ class Testbed:
         self.proxies: Toxics
         self.webhook: ManagedProcess
         self.node: ManagedProcess
+        self.api_url_direct = self.api_url = ""
         self._webhook_admin = ""
 
     @classmethod
@@ -113,7 +116,10 @@ class Testbed:
             yield bed
         finally:
             # Blocking, and deliberately not awaited: a second Ctrl-C must not cut the cleaning short. Nothing has to
-            # be stopped gently: the data goes, and the audit log is complete up to the last answered request.
+            # be stopped gently: the data goes, and the audit log is complete up to the last answered request. Only
+            # PostgreSQL ends its own children, which would be left as zombies where process 1 reaps none.
+            if "postgres" in supervisor.processes:
+                supervisor.processes["postgres"].end_now(signal.SIGQUIT, 2)
             supervisor.close()
             ports.close()
             shutil.rmtree(state, ignore_errors=True)
@@ -354,6 +360,12 @@ def _state_directory() -> Path:
         places = [place for place in places if place.is_dir() and postgres.may_traverse(place.resolve())]
         if not places:
             raise ChaosError("no temporary directory that other users may enter: set TMPDIR to one (mode 1777)")
+    free = shutil.disk_usage(places[0]).free
+    if free < NEEDED_BYTES:
+        raise ChaosError(
+            f"{free // 1024**2} MiB free in {places[0]}, a testbed needs {NEEDED_BYTES // 1024**2}:"
+            " make room, or set TMPDIR to another disk"
+        )
     made = Path(tempfile.mkdtemp(prefix="rideout-", dir=places[0]))
     made.chmod(0o711)
     return made

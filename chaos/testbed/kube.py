@@ -118,5 +118,7 @@ def write_kubeconfig(path: Path, server: str, authority: Path, certificate: Path
         "clusters": [{"name": "rideout", "cluster": {"server": server, "certificate-authority": str(authority)}}],
         "users": [{"name": "rideout", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
     }
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(json.dumps(document, indent=1) + "\n")
+    temporary.replace(path)
     return path

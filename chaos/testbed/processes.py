@@ -27,9 +27,7 @@ POLL_S = 0.02
 # What a server says before it gives up. klog starts such lines with E or F and a date, others name the level.
 _TELLING = re.compile(r"^[EF]\d{4} |\b(error|fatal|panic|failed|refused|in use|invalid|unknown)\b", re.IGNORECASE)
 # Proxies would swallow loopback traffic, and no child may pick up the user's own cluster.
-_NOT_INHERITED = re.compile(
-    r"(?i)^(\w*_proxy|KUBECONFIG|KUBERNETES_\w+|RIDEOUT_\w+|PG[A-Z]+|PYTHON(HOME|PATH|STARTUP))$"
-)
+_NOT_INHERITED = re.compile(r"(?i)^(\w*_proxy|KUBECONFIG|KUBERNETES_\w+|RIDEOUT_\w+|PG[A-Z]+)$")
 
 
 @dataclass(frozen=True)
@@ -172,6 +170,13 @@ class ManagedProcess:
                 await self.wait_exit(5)
         self.collect()
         return self.exit_code
+
+    def end_now(self, number: int, wait_s: float) -> None:
+        """For the way out, where nothing may be awaited: signal the group and block until it ended or time is up."""
+        self.signal(number)
+        if self._child:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(wait_s)
 
     def kill(self) -> None:
         """SIGKILL the group."""

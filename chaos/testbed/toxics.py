@@ -117,8 +117,11 @@ class Toxics:
                 f"Toxiproxy did not answer `{what}` within {self.deadline_s:g} s; restart it (`Toxics.restart`)",
                 log=self.process.log,
             ) from None
-        except (requests.RequestException, ProxyExists, NotFound, InvalidToxic) as error:
-            raise ChaosError(f"Toxiproxy refused `{what}`: {error}", log=self.process.log) from error
+        except (ProxyExists, NotFound, InvalidToxic) as error:  # their argument is the answer's body
+            said = error.args[0].decode(errors="replace").strip()
+            raise ChaosError(f"Toxiproxy refused `{what}`: {said}", log=self.process.log) from error
+        except requests.RequestException as error:
+            raise ChaosError(f"Toxiproxy cannot be reached for `{what}`: {error}", log=self.process.log) from error
         if not reply.ok:  # the library raises for 400, 404 and 409 only
             raise ChaosError(f"Toxiproxy refused `{what}`: {reply.status_code} {reply.text}", log=self.process.log)
         return reply
