@@ -9,6 +9,7 @@ checked, not assumed: where the proxy still answers or the control plane still r
 
 import json
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from chaos.errors import ChaosError
 from chaos.faults import UndoStep
+from chaos.testbed.reaper import LIMIT_S as REAPER_LIMIT_S
 from chaos.testbed.reaper import read_pid_file, start_time, write_pid_file
 
 FILE = "undo.json"
@@ -89,6 +91,13 @@ def heal_all(runs: Path) -> list[str]:
             said += [f"{file.parent.name}: {name}: {replay(step)}" for step in steps]
             undos.close(name)
     return said
+
+
+def _let_the_reaper_finish(pids: Path) -> None:
+    """A suite that was killed a moment ago has a reaper that still ends its testbed: nothing is started into that."""
+    end = time.monotonic() + REAPER_LIMIT_S + 2
+    while time.monotonic() < end and any(read_pid_file(file) is not None for file in pids.glob("*.pid")):
+        time.sleep(0.1)
 
 
 def replay(step: UndoStep) -> str:
