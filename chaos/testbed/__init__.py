@@ -6,6 +6,19 @@ the suite dies), `ports`, `certs`, `kube`, `postgres`, `toxics`, `webhook`, `nod
 (`make up` and `make down`).
 """
 
-from chaos.testbed.bed import Testbed
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chaos.testbed.bed import Testbed
 
 __all__ = ["Testbed"]
+
+
+def __getattr__(name: str) -> Any:
+    """`Testbed` is imported when it is asked for: the node and the webhook are in this package too, and start without
+    the clients of everything else."""
+    if name == "Testbed":
+        from chaos.testbed.bed import Testbed
+
+        return Testbed
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
