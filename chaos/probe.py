@@ -197,6 +197,7 @@ class Probe:
                 "ok" if sighting.accepted else "fail" if sighting.code else "info",
                 "probe",
                 "probe",
+                t=sighting.ended,  # the pod was deleted since
                 lane=lane,
                 connection=connection,
                 cause=sighting.cause,

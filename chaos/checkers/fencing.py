@@ -105,6 +105,8 @@ def _rightly_refused(found: Finding, lane: Lane, row: int, report: Report) -> bo
         return True  # cancelled, or failed terminally: that bumps the epoch without any create
     if claim is not None and claim.attempt_epoch > report.epoch and _dispatcher_died(found, lane, row, report):
         return True  # a dead claim is re-offered under a new epoch before its next create (R20)
+    if claim is not None and claim.attempt_epoch > report.epoch and _was_given_up(found, lane, row, report):
+        return True  # a pod that had not reported in time is re-placed, which bumps the epoch (R20)
     if not any(True for _ in lane.all_claims()):
         found.doubt(f"row {row}: a report was refused, and the dispatcher's outcome log is not on record")
         return True
@@ -134,6 +136,17 @@ def _dispatcher_died(found: Finding, lane: Lane, row: int, report: Report) -> bo
     asked = next((c.started for c in lane.creates.get(row, ()) if c.epoch == report.epoch), report.sent)
     faults = found.records.faults_of(lane.name, FaultClass.DISPATCHER, FaultClass.DATABASE)
     return any(fault.active()[0] <= report.refused and asked <= fault.active()[1] for fault in faults)
+
+
+def _was_given_up(found: Finding, lane: Lane, row: int, report: Report) -> bool:
+    """R20: placed, and no RUNNING for longer than the dispatcher waits for one. Pods that were made just before an
+    outage can be so late: nobody binds or starts them until it is over."""
+    assert report.refused is not None
+    waits = found.records.run.settings.get("placed_timeout_s")
+    if report.what != "running" or not isinstance(waits, int | float):
+        return False
+    placed = next((c.ended for c in lane.creates.get(row, ()) if c.epoch == report.epoch and c.committed), None)
+    return placed is not None and report.refused - placed >= waits
 
 
 def _put_to_the_test(found: Finding, lane: Lane, fault: str, begin: float, end: float) -> None:

@@ -92,6 +92,18 @@ def test_R20_a_dead_claim_explains_a_refusal_where_its_dispatcher_was_killed(run
     assert ask(run, "fencing").verdict is Verdict.VALID
 
 
+def test_R20_a_pod_that_did_not_report_in_time_explains_a_refusal(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "during")
+    spoil.refuse_current_report(run, "tick", row)
+    last = run.creates("tick", row)[-1]
+    refused = run.events("agent", row=row, agent="refused")[0]["t"]
+    spoil.claim_row(run, "tick", row, attempt_epoch=last["epoch"] + 2)
+    run.info["settings"] = {**run.info["settings"], "placed_timeout_s": refused - last["answered"] + 0.5}
+    assert ask(run, "fencing").verdict is Verdict.INVALID
+    run.info["settings"]["placed_timeout_s"] -= 1.0
+    assert ask(run, "fencing").verdict is Verdict.VALID
+
+
 @pytest.mark.parametrize("code", [201, 503, 403])
 def test_R17_a_second_create_under_one_epoch_is_a_hidden_retry_whatever_was_answered(
     run: SyntheticRun, ask: Ask, code: int
