@@ -132,7 +132,7 @@ class LaneUser(FastHttpUser):  # type: ignore[misc]
     def submit_until_answered(self, cue: Cue, entry: Entry) -> None:
         due = max(cue.at + entry.offset_s, time.monotonic()) - plan.started_mono
         key = f"{plan.run_key}-{self.lane}-{entry.key}"
-        told: dict[str, Any] = {"lane": self.lane, "key": key, "due": round(due, 6)}
+        told: dict[str, Any] = {"lane": self.lane, "key": key, "due": round(due, 6), "expect": entry.expect}
         history.write("invoke", "load", "submit", row=None, segment=cue.segment, **told)
         asked = time.monotonic()
         verdict, row, detail = self.post(body_of(key, due, entry, self.target), asked + GIVE_UP_S)
@@ -177,6 +177,7 @@ def body_of(key: str, due: float, entry: Entry, target: Any) -> bytes:
         "image": plan.image,
         "command": plan.command,
         "env": {**plan.env, "RIDEOUT_LANE": target.lane, "RIDEOUT_WORK_S": str(entry.work_s)},
+        "labels": entry.labels,
     }
     one = {"key": key, "due_at": due_at, "retries": entry.retries, "retry_delay_s": 1, "spec": spec}
     return json.dumps({"key": key, "name": key[-40:], "labels": {}, "tasks": [one]}).encode()

@@ -9,7 +9,7 @@ may differ from run to run.
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -25,11 +25,17 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """`count` tasks a lane, due within `within_s` seconds from `after_s` after the segment's start."""
+    """`count` tasks a lane, due within `within_s` seconds from `after_s` after the segment's start.
+
+    `labels` are put on their pods, `expect` says how they should end (`events.Submission.expect`): a fault may single
+    them out.
+    """
 
     count: int
     within_s: float
     after_s: float = 0.0
+    labels: dict[str, str] = field(default_factory=dict)
+    expect: str = "success"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task: due `offset_s` after its segment's start, with `retries` of the user's, running for `work_s`."""
+    """One task: due `offset_s` after its segment's start, with `retries` of the user's, running for `work_s`; its pods
+    carry `labels`, and it should end as `expect` says."""
 
     key: str
     offset_s: float
     retries: int
     work_s: float
+    labels: dict[str, str] = field(default_factory=dict)
+    expect: str = "success"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +81,36 @@ class Schedule:
 def draw(seed: int, segments: Sequence[Segment], *, lead_s: float, retried_share: float = 0.1) -> Schedule:
     """Draw a schedule; the same arguments give the same one. `retried_share` of the tasks has 2 retries.
 
-    The share is kept by count rather than by chance, so that no seed leaves a lane without a retried task.
+    The share is kept by count rather than by chance, so that no seed leaves a lane without a retried task; and within
+    each group of tasks that should end alike, so that some of those that are to be refused have retries too (R7).
     """
     source = random.Random(seed)
     drawn: dict[str, list[Entry]] = {}
     for segment in segments:
-        offsets = sorted(offset for part in segment.parts for offset in _offsets(source, part))
-        retried = set(source.sample(range(len(offsets)), round(len(offsets) * retried_share)))
+        due = [(offset, part) for part in segment.parts for offset in _offsets(source, part)]
+        due.sort(key=lambda one: one[0])
+        groups: dict[str, list[int]] = {}
+        for number, (_, part) in enumerate(due):
+            groups.setdefault(_marks(part)[1], []).append(number)
+        retried = {
+            number for group in groups.values() for number in source.sample(group, round(len(group) * retried_share))
+        }
         drawn[segment.name] = [
             Entry(
-                key=f"{segment.name}-{number:04d}",
-                offset_s=round(offset, 3),
-                retries=2 if number in retried else 0,
-                work_s=round(source.uniform(*segment.work_s), 3),
+                f"{segment.name}-{number:04d}",
+                round(offset, 3),
+                2 if number in retried else 0,
+                round(source.uniform(*segment.work_s), 3),
+                *_marks(part),
             )
-            for number, offset in enumerate(offsets)
+            for number, (offset, part) in enumerate(due)
         ]
     return Schedule(seed, lead_s, drawn)
+
+
+def _marks(part: Steady | Burst) -> tuple[dict[str, str], str]:
+    """The labels of a part's tasks, and how they should end."""
+    return (part.labels, part.expect) if isinstance(part, Burst) else ({}, "success")
 
 
 def _offsets(source: random.Random, part: Steady | Burst) -> list[float]:
