@@ -36,10 +36,11 @@ FULL = {
     "window_s": 900.0,
     "attempts": 6.0,
     "backoff_s": 5.0,
+    "hold_max_s": 60.0,
     "create_deadline_s": 15.0,
     "offer_lead_s": 3.0,
     "tick_s": 1.0,
-    "limiter_wait_s": 2.0,
+    "rate_wait_s": 2.0,
     "buffer_wait_s": 10.0,
     "lease_s": 90.0,
 }
@@ -47,10 +48,11 @@ QUICK = {
     "window_s": 90.0,
     "attempts": 6.0,
     "backoff_s": 0.5,
+    "hold_max_s": 6.0,
     "create_deadline_s": 5.0,
     "offer_lead_s": 0.3,
     "tick_s": 0.1,
-    "limiter_wait_s": 0.2,
+    "rate_wait_s": 0.2,
     "buffer_wait_s": 1.0,
     "lease_s": 30.0,
 }
@@ -308,9 +310,11 @@ class Records:
         accepted. None where no such create is on record: then nothing shows that the API was back for this lane."""
         if fault.heal_began is None:
             return None
+        told = fault.evidence.get("confirm_healed", {}).get("lanes", {}).get(lane)
         for probe in self._probes_from(fault.heal_began):
             if probe.lane == lane and probe.accepted and probe.started >= fault.heal_began:
-                return probe.t
+                # The event is written after the probe has cleaned up; the suite noted when the answer was there.
+                return told if told is not None and probe.started <= told <= probe.t else probe.t
         return None
 
     def last_refused_before(self, moment: float, lane: str) -> float | None:

@@ -7,7 +7,8 @@ quota, so it is shown apart with its time to placement. An Unavailable before th
 row was in the outage again.
 
 The *stable time* is Jepsen's: the start of the window from which on all later moments are well, where "well" means
-that no row that was never answered has been due for longer than the budget.
+that no row that was never answered has been due for longer than the budget. It is looked for up to the
+next fault, which is judged itself: losing the answers takes the API away from a dispatcher just as an outage does.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from chaos.checkers.base import CheckResult, Figures, Finding, not_applicable
 from chaos.events import Fault, FaultClass, Submission
 from chaos.records import Answered, Lane, Records
 
+COUNTS = ("rows", "never_answered", "answered_not_placed", "startup_403s")
 STARTUP_S = 10.0
 """How long after the return a 403 still counts as one of the restarted apiserver's (informers not synced)."""
 
@@ -29,24 +31,34 @@ class Recovery:
     name = "recovery"
 
     def check(self, records: Records, lane: str) -> CheckResult:
-        outages = records.faults_of(lane, FaultClass.OUTAGE)
-        if not outages:
-            return not_applicable("the run has no outage")
+        faults = records.faults_of(lane, FaultClass.OUTAGE, FaultClass.ANSWER_LOST)
+        if not faults:
+            return not_applicable("nothing took the API, or its answers, away from this lane")
         found = Finding(records, lane)
-        found.figures = {"rows": 0, "slowest_s": None, "budget_s": records.run.recovery_budget_s, "stable_at_s": None}
         found.need("history")
         each: dict[str, Figures] = {}
-        for number, fault in enumerate(outages):
-            later = [other.fired_at for other in outages[number + 1 :] if other.fired_at is not None]
-            figures = _after(found, fault, min(later, default=float("inf")))
+        lost: set[int] = set()
+        for number, fault in enumerate(faults):
+            later = [other.active()[0] for other in faults[number + 1 :]]
+            figures = _after(found, fault, min(later, default=float("inf")), lost)
             if figures is not None:
-                each[f"{fault.name} {number + 1}" if len(outages) > 1 else fault.name] = figures
-        if len(each) == 1:
-            found.figures |= next(iter(each.values()))
-        elif each:
-            slowest = max(each.values(), key=lambda figures: figures["slowest_s"] or 0.0)
-            found.figures |= slowest | {"faults": each}
+                name = fault.name if fault.name not in each else f"{fault.name} ({number + 1})"
+                each[name] = figures
+        found.figures = _together(records, each)
         return found.result()
+
+
+def _together(records: Records, each: dict[str, Figures]) -> Figures:
+    """The figures over all faults: the slowest of the slowest, the sum of the counts."""
+    figures: Figures = {"rows": 0, "slowest_s": None, "budget_s": records.run.recovery_budget_s, "stable_at_s": None}
+    for one in each.values():
+        for name in COUNTS:
+            figures[name] = figures.get(name, 0) + one[name]
+    for name in ("slowest_s", "median_s", "slowest_placement_s"):
+        figures[name] = max((one[name] for one in each.values() if one[name] is not None), default=None)
+    stable = [one["stable_at_s"] for one in each.values()]
+    figures["stable_at_s"] = max(stable, default=None) if None not in stable else None
+    return figures | {"faults": each}
 
 
 @dataclass(slots=True)
@@ -59,18 +71,21 @@ class _Times:
     """Row → seconds from healed to its placement, for rows whose first answer was no placement."""
 
 
-def _after(found: Finding, fault: Fault, next_outage: float) -> Figures | None:
-    """Judge the recovery from one outage. `next_outage` is when the next one fired."""
+def _after(found: Finding, fault: Fault, next_fault: float, lost: set[int]) -> Figures | None:
+    """Judge the recovery from one fault. From `next_fault` on the next one is at work, and will be judged itself. A row
+    that was never answered is put into `lost`, and held against the first fault only."""
     records, lane = found.records, found.records.lanes[found.lane]
     healed = records.healed_at(fault, found.lane)
     if fault.fired_at is None or healed is None:
         found.doubt(f"{fault.name} was not seen to {'fire' if fault.fired_at is None else 'be over'} for this lane")
         return None
-    budget, until = records.run.recovery_budget_s, min(records.end, next_outage)
+    budget, until = records.run.recovery_budget_s, min(records.end, next_fault)
     times = _Times()
     for submission in _waiting(lane, fault.fired_at, healed):
-        _measure(found, submission, healed, until, times)
-    if not times.answered and not times.never:
+        if submission.row not in lost:
+            _measure(found, submission, healed, until, times)
+    lost.update(times.never)
+    if not times.answered and not times.never and fault.kind is FaultClass.OUTAGE:
         found.doubt(f"no row of this lane was waiting when {fault.name} was over")
     stable, last = _stable_at(lane, healed, until, budget)
     if stable is None and until < healed + budget:
@@ -89,9 +104,7 @@ def _after(found: Finding, fault: Fault, next_outage: float) -> Figures | None:
         "never_answered": len(times.never),
         "answered_not_placed": len(times.apart),
         "slowest_placement_s": max((round(s, 3) for s in times.apart.values() if s is not None), default=None),
-        "startup_403s": sum(
-            _is_startup_403(create.ended, fault, healed) and create.forbidden for create in lane.all_creates()
-        ),
+        "startup_403s": _startup_403s(lane, fault, healed),
     }
 
 
@@ -157,6 +170,9 @@ def _stable_at(lane: Lane, healed: float, until: float, bound: float) -> tuple[f
     return stable - healed, last
 
 
-def _is_startup_403(t: float, fault: Fault, healed: float) -> bool:
+def _startup_403s(lane: Lane, fault: Fault, healed: float) -> int:
+    """Creates that a restarted apiserver forbade before it knew its own rules; by R3 each is a rejection."""
+    if fault.kind is not FaultClass.OUTAGE:
+        return 0
     begun = fault.heal_began if fault.heal_began is not None else healed
-    return begun <= t <= healed + STARTUP_S
+    return sum(create.forbidden and begun <= create.ended <= healed + STARTUP_S for create in lane.all_creates())

@@ -6,11 +6,13 @@ from chaos.checkers.dispositions import Dispositions
 from chaos.checkers.fault_fired import FaultFired
 from chaos.checkers.fencing import Fencing
 from chaos.checkers.healed import Healed
+from chaos.checkers.leader_terms import LeaderTerms
 from chaos.checkers.load_sufficient import LoadSufficient
 from chaos.checkers.no_lost_task import NoLostTask
 from chaos.checkers.no_unexpected import NoUnexpected
 from chaos.checkers.recovery import Recovery
 from chaos.checkers.single_execution import SingleExecution
+from chaos.checkers.window import Window
 
 CHECKERS: tuple[Checker, ...] = (
     LoadSufficient(),
@@ -22,4 +24,6 @@ CHECKERS: tuple[Checker, ...] = (
     NoUnexpected(),
     Fencing(),
     Dispositions(),
+    Window(),
+    LeaderTerms(),
 )

@@ -29,13 +29,14 @@ class Case:
     says: str = ""
     lanes: tuple[str, ...] = (LANE,)
     load: Load = FEW
+    window_s: float | None = None
 
     @property
     def checker(self) -> str:
         return self.name.split("-")[0]
 
     def run(self) -> SyntheticRun:
-        run = a_good_run(lanes=self.lanes, profile="quick", load=self.load, probe_every=1.0)
+        run = a_good_run(lanes=self.lanes, profile="quick", load=self.load, probe_every=1.0, window_s=self.window_s)
         self.build(run)
         return run
 
@@ -48,6 +49,18 @@ def on(change: Callable[..., object], kind: str, nth: int = 0, **more: object) -
 def late(by: float) -> Build:
     """The nth row is answered so many seconds after the return; the probe saw the return at 32.31 s."""
     return lambda run: spoil.answer_at(run, LANE, run.pick(LANE, "during", 1), 32.31 + by)
+
+
+def dispatcher_away(run: SyntheticRun) -> None:
+    spoil.never_expire(run, LANE, run.pick(LANE, "early"))
+    spoil.injected_fault(run, "leader-kill", 12, 16)
+
+
+def window_lost_by_a_change(run: SyntheticRun) -> None:
+    row = run.pick(LANE, "early")
+    spoil.restart_window(run, LANE, row)
+    held = [c for c in run.events("create", row=row) if c["disposition"] == "Unavailable"]
+    spoil.two_terms(run, LANE, held[len(held) // 2]["started"] - 0.6)
 
 
 INVALID, UNKNOWN, VALID = "invalid", "unknown", "valid"
@@ -202,6 +215,35 @@ CASES = [
         lambda run: spoil.no_outcome_log(run, LANE),
         "outcome log is not on record",
     ),
+    Case("window-good", VALID),
+    Case("window-good-expired", VALID, window_s=8),
+    Case("window-bad-restarted", INVALID, on(spoil.restart_window, "early"), "its window was restarted"),
+    Case(
+        "window-bad-failed-before-its-time",
+        INVALID,
+        lambda run: run.info["settings"].update(window_s=20),
+        "before its window could have passed",
+        window_s=8,
+    ),
+    Case("window-bad-never-failed", INVALID, on(spoil.never_expire, "early"), "had not failed by then", window_s=4),
+    Case(
+        "window-bad-reason-of-another-form",
+        INVALID,
+        on(
+            spoil.claim_row, "early", reason="dispatch_failed: Kubernetes API unavailable for 12.3s: connection refused"
+        ),
+        "has not the form of R4",
+        window_s=8,
+    ),
+    Case("window-bad-dispatcher-was-away", UNKNOWN, dispatcher_away, "was not up throughout", window_s=4),
+    Case("leader_terms-good", VALID, lambda run: spoil.two_terms(run, LANE, 15)),
+    Case(
+        "leader_terms-bad-overlap",
+        INVALID,
+        lambda run: spoil.two_terms(run, LANE, 15, overlap=1),
+        "past the start of term 2",
+    ),
+    Case("leader_terms-bad-window-restarted", INVALID, window_lost_by_a_change, "restarted by a change of leader"),
 ]
 
 

@@ -235,6 +235,33 @@ def bill_a_retry(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
     return claim_row(run, lane, row, try_number=2, max_tries=3, retries=2)
 
 
+def restart_window(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
+    """The start of the outage is kept in memory, and lost halfway (by a restart, or a change of leader)."""
+    held = [c for c in run.events("create", lane=lane, row=row) if c["disposition"] == "Unavailable"]
+    half = len(held) // 2
+    for claim in held[half:]:
+        claim["unavailable_since"] = held[half]["ended"]
+    return run
+
+
+def never_expire(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
+    """The row's window passes, and the row does not fail."""
+    last = run.events("create", lane=lane, row=row)[-1]
+    last.update(decision="re-offer", next_offer=last["ended"] + 6)
+    return claim_row(run, lane, row, state="scheduled", reason="held: Kubernetes API unavailable: connection refused")
+
+
+def leader_term(run: SyntheticRun, lane: str, term: int, holder: str, since: float, until: float) -> SyntheticRun:
+    run.say(until, "info", "suite", "leader_term", lane=lane, term=term, holder=holder, since=since, until=until)
+    return run
+
+
+def two_terms(run: SyntheticRun, lane: str, change: float, overlap: float = 0.0) -> SyntheticRun:
+    """The leader changes once; the earlier one keeps its term for `overlap` seconds more."""
+    leader_term(run, lane, 1, "a", 1, change + overlap)
+    return leader_term(run, lane, 2, "b", change + 0.5, run.times.collect)
+
+
 def tear(run: SyntheticRun, file: str) -> SyntheticRun:
     """The file's last line is cut off: its writer died in the middle."""
     run.tails[file] = b'{"event":"start","lane":"ti'

@@ -245,10 +245,13 @@ def a_good_run(
     startup_403s: int = 1,
     scenario: str = "upgrade",
     probe_every: float = 0.25,
+    window_s: float | None = None,
 ) -> SyntheticRun:
     """A run in which every rule is kept. `startup_403s` rows a lane meet the RBAC gap of the restarted apiserver."""
     constants = PROFILES[profile]
     run = SyntheticRun(_run_json(constants, lanes, profile, seed, scenario, load), constants)
+    if window_s is not None:
+        run.info["settings"]["window_s"] = window_s
     _suite(run, probe_every)
     for lane in lanes:
         _LanePlay(run, lane, random.Random(f"{seed}/{lane}"), startup_403s).play(load, random.Random(seed))
@@ -282,7 +285,7 @@ def _run_json(
             for number, lane in enumerate(lanes)
         },
         "budgets": budgets,
-        "settings": constants.settings,
+        "settings": dict(constants.settings),
         "claim": "A control-plane upgrade is ridden out. Every task due in it runs once, soon after the return.",
         "command": f"make chaos-upgrade SEED={seed}",
     }
@@ -392,7 +395,8 @@ class _LanePlay:
 
     def _dispatch(self, row: int, due: float) -> tuple[str, str, int, int]:
         """Offer the row until it is placed or fails: (state, reason, epoch, attempts)."""
-        t, epoch, attempts, since = due + self.chance.uniform(0.01, self.constants.lead / 10), 0, 0, None
+        since: float | None = None
+        t, epoch, attempts = due + self.chance.uniform(0.01, self.constants.lead / 10), 0, 0
         while True:
             epoch += 1
             answer = self._offer(row, epoch, t)
@@ -410,11 +414,17 @@ class _LanePlay:
                 age = ended - (since if since is not None else ended)
                 hold = min(self.constants.hold_max - self.constants.lead, max(self.constants.hold_min, age))
                 next_offer = max(t + hold, ended + self.constants.hold_min)
-            failed = attempts >= self.constants.attempts
+            exhausted = attempts >= self.constants.attempts
+            expired = since is not None and not spent and t - since >= self.run.info["settings"]["window_s"]
+            failed = exhausted or expired
             self._claim(row, epoch, t, ended, answer, attempts, None if failed else next_offer, since)
             epoch += 1
-            if failed:
+            if exhausted:
                 return "failed", f"dispatch_failed: rejected {attempts} times: {cause}", epoch, attempts
+            if expired and since is not None:
+                told = int(ended - since)
+                span = f"{told // 60}m{told % 60}s" if told >= 60 else f"{told}s"
+                return "failed", f"dispatch_failed: Kubernetes API unavailable for {span}: {cause}", epoch, attempts
             t = next_offer + self.chance.uniform(0, self.constants.lead / 10)
 
     def _offer(self, row: int, epoch: int, t: float) -> tuple[str, str, float]:

@@ -97,14 +97,29 @@ def test_records_that_end_too_early_say_nothing(run: SyntheticRun, ask: Ask):
 
 def test_the_stable_time_sees_a_row_that_was_due_after_the_return(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "after")
-    due = run.events("submit", row=row)[0]["due"]
-    answer = ask(spoil.answer_at(run, "tick", row, due + 11), "recovery")
+    run.events("submit", row=row)[0].update(due=33.5, t=33)
+    answer = ask(spoil.answer_at(run, "tick", row, 44.5), "recovery")
     assert answer.verdict is Verdict.INVALID
     assert "stable" in words(answer)
 
 
+def test_each_fault_is_judged_up_to_the_next_one(run: SyntheticRun, ask: Ask):
+    """A row that lost its answers is late by the outage's clock, and in time by its own fault's."""
+    row = run.pick("tick", "lost")
+    healed = next(e["t"] for e in run.events("probe", type="ok") if e["t"] > run.times.lost_heal)
+    placed = run.creates("tick", row)[-1]
+    run.audit = [e for e in run.audit if e["row"] != row or e is placed]
+    spoil.answer_at(run, "tick", row, healed + 9)
+    answer = ask(run, "recovery")
+    assert answer.verdict is Verdict.VALID, words(answer)
+    assert answer.figures["faults"]["answer-lost"]["slowest_s"] == pytest.approx(9, abs=0.1)
+    assert answer.figures["faults"]["control-plane-stop"]["slowest_s"] < 6
+    spoil.answer_at(run, "tick", row, healed + 11)
+    assert ask(run, "recovery").verdict is Verdict.INVALID
+
+
 def test_a_run_without_an_outage_has_no_recovery(run: SyntheticRun, ask: Ask):
-    run.history = [e for e in run.history if e.get("fault") != "control-plane-stop"]
+    run.history = [e for e in run.history if e["op"] != "fault"]
     assert ask(run, "recovery").verdict is Verdict.NOT_APPLICABLE
 
 
