@@ -1,5 +1,7 @@
 """window and leader_terms: the outage is bounded in time by the row's own clock, whoever leads."""
 
+from itertools import pairwise
+
 import pytest
 
 from chaos.checkers import Verdict
@@ -52,11 +54,7 @@ def test_R8_an_answer_ends_the_window_and_a_deferred_offer_does_not(run: Synthet
     spoil.restart_window(run, "tick", row)
     assert ask(run, "window").figures["restarted"] == 1
     held = [c for c in run.events("create", row=row) if c["disposition"] == "Unavailable"]
-    at = next(
-        i
-        for i, (a, b) in enumerate(zip(held, held[1:], strict=False))
-        if a["unavailable_since"] != b["unavailable_since"]
-    )
+    at = next(i for i, (a, b) in enumerate(pairwise(held)) if a["unavailable_since"] != b["unavailable_since"])
     between = {**held[at], "epoch": held[at]["epoch"] + 1, "unavailable_since": None, "t": held[at]["t"]}
     run.history.append({**between, "disposition": "Deferred", "cause": "rate limiter"})
     assert ask(run, "window").verdict is Verdict.INVALID
