@@ -8,6 +8,7 @@ checked, not assumed: where the proxy still answers or the control plane still r
 """
 
 import json
+import ssl
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from chaos.errors import ChaosError
 from chaos.faults import UndoStep
@@ -110,6 +111,14 @@ def replay(step: UndoStep) -> str:
         case {"do": "remove-toxic", "control": control, "proxy": proxy, "toxic": toxic}:
             path = f"/proxies/{quote(proxy)}/toxics/{quote(toxic)}"
             return _call(control, "DELETE", path, None, f"toxic {toxic} is off proxy {proxy}")
+        case {"do": "call", "method": method, "url": url, "body": body, "tls": tls, "done": done}:
+            try:
+                return _call(url, method, "", body, done, _direct if tls is None else _with_tls(**tls))
+            except FileNotFoundError:
+                return f"the keys to {url} went with their testbed"
+        case {"do": "remove-file", "file": file, "done": done}:
+            Path(file).unlink(missing_ok=True)
+            return str(done)
         case _:
             raise ChaosError(f"an undo of an unknown kind: {step!r}; heal it by hand, then remove it from {FILE}")
 
@@ -132,20 +141,29 @@ def _start(name: str, argv: list[str], log: Path, pid_file: Path) -> str:
     return f"{name} was started again (pid {child.pid})"
 
 
-def _call(control: str, method: str, path: str, body: dict[str, Any] | None, done: str) -> str:
+def _with_tls(authority: str, certificate: str, key: str) -> OpenerDirector:
+    """Speaks to the apiserver as the owner of a client certificate; all are paths. Raises FileNotFoundError."""
+    tls = ssl.create_default_context(cafile=authority)
+    tls.load_cert_chain(certificate, key)
+    return build_opener(ProxyHandler({}), HTTPSHandler(context=tls))
+
+
+def _call(
+    control: str, method: str, path: str, body: dict[str, Any] | None, done: str, opener: OpenerDirector = _direct
+) -> str:
     data = None if body is None else json.dumps(body).encode()
     request = Request(
         control + path, data, {"content-type": "application/json", "user-agent": "rideout"}, method=method
     )
     try:
-        with _direct.open(request, timeout=CALL_DEADLINE_S):
+        with opener.open(request, timeout=CALL_DEADLINE_S):
             return done
     except HTTPError as error:
         if error.code == 404:
             return f"{done} (it was gone)"
-        raise ChaosError(f"the proxy at {control} refused {method} {path}: {error.code}") from error
+        raise ChaosError(f"{control} refused {method} {path}: {error.code}") from error
     except (URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
-            return f"the proxy at {control} went with its testbed"
-        raise ChaosError(f"the proxy at {control} did not answer: {reason}") from error
+            return f"{control} went with its testbed"
+        raise ChaosError(f"{control} did not answer: {reason}") from error

@@ -22,8 +22,9 @@ Evidence = dict[str, Any]
 """What a step saw, in JSON. `at` (run-clock seconds) is when it came true, if that was before the step's end."""
 
 UndoStep = dict[str, Any]
-"""{"do": "start", "process", "argv", "env", "log", "pid_file"}, {"do": "enable", "control", "proxy"} or
-{"do": "remove-toxic", "control", "proxy", "toxic"}."""
+"""{"do": "start", "process", "argv", "env", "log", "pid_file"}, {"do": "enable", "control", "proxy"},
+{"do": "remove-toxic", "control", "proxy", "toxic"}, {"do": "call", "method", "url", "body", "tls", "done"} or
+{"do": "remove-file", "file", "done"}. `done` is what a person is told then."""
 
 
 @dataclass(frozen=True, slots=True)

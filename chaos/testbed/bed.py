@@ -77,7 +77,8 @@ class Testbed:
         self.webhook: ManagedProcess
         self.node: ManagedProcess
         self.api_url_direct = self.api_url = ""
-        self._webhook_admin = ""
+        self.webhook_admin = ""
+        """Where the webhook's mode is read and replaced."""
 
     @classmethod
     @asynccontextmanager
@@ -145,7 +146,7 @@ class Testbed:
             ],
         )
         self.api_url_direct, self.api_url = plane.url, f"https://127.0.0.1:{api_proxy}"
-        self._webhook_admin = f"http://127.0.0.1:{webhook_admin}/mode"
+        self.webhook_admin = f"http://127.0.0.1:{webhook_admin}/mode"
         self.webhook = self._define_webhook(webhook_port, webhook_admin)
         self.node = self._define_node(options)
         async with _together() as group:
@@ -301,7 +302,7 @@ class Testbed:
         timeout = aiohttp.ClientTimeout(total=5)
         try:
             async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
-                call = session.get(self._webhook_admin) if mode is None else session.put(self._webhook_admin, json=mode)
+                call = session.get(self.webhook_admin) if mode is None else session.put(self.webhook_admin, json=mode)
                 async with call as answer:
                     said: dict[str, Any] = json.loads(await answer.read())
                     if answer.status != 200:

@@ -9,6 +9,8 @@ kept in a file, so that a webhook which was killed comes back in the mode it had
      "reason": "Forbidden", "message": "…"}                  lets a webhook deny: any code >= 400, reason optional
     {"mode": "slow", "delay_s": 12.0}                        admits, after a delay (beyond timeoutSeconds: unreachable)
     {"mode": "garbage", "status": 200}                       an HTML page with that status instead of a review
+    {"mode": "certificate", "certificate": "…", "key": "…"}  admits, behind another server certificate (paths of PEM
+                                                             files); connections that are open keep the one they saw
 """
 
 import argparse
@@ -26,6 +28,7 @@ MODES: dict[str, dict[str, type | tuple[type, ...]]] = {
     "deny": {"label": str, "code": int, "reason": str, "message": str},
     "slow": {"delay_s": (int, float)},
     "garbage": {"status": int},
+    "certificate": {"certificate": str, "key": str},
 }
 
 
@@ -39,6 +42,8 @@ def checked(mode: Any) -> dict[str, Any]:
             raise ValueError(f"{mode['mode']} takes {', '.join(allowed) or 'nothing'}, not {key}={value!r}")
     if mode["mode"] == "deny" and "=" not in mode.get("label", "="):
         raise ValueError("label is written key=value")
+    if mode["mode"] == "certificate" and not {"certificate", "key"} <= mode.keys():
+        raise ValueError("certificate takes the paths of a certificate and of its key")
     return mode
 
 
@@ -56,14 +61,22 @@ def review(mode: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Gate:
-    """The webhook's two HTTP applications around one mode."""
+    """The webhook's two HTTP applications around one mode, and the TLS context that shows its certificate."""
 
-    def __init__(self, mode_file: Path) -> None:
+    def __init__(self, mode_file: Path, certificate: Path, key: Path) -> None:
         self._file = mode_file
+        self._own = {"certificate": str(certificate), "key": str(key)}
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.seen = 0
         self.mode: dict[str, Any] = {"mode": "admit"}
         if mode_file.exists():
             self.mode = checked(json.loads(mode_file.read_text()))
-        self.seen = 0
+        self._show(self.mode)
+
+    def _show(self, mode: dict[str, Any]) -> None:
+        """Show the certificate that goes with a mode to whoever connects from now on. Raises OSError, ssl.SSLError."""
+        shown = mode if mode["mode"] == "certificate" else self._own
+        self.tls.load_cert_chain(shown["certificate"], shown["key"])
 
     def validating(self) -> web.Application:
         app = web.Application(client_max_size=8 * 1024**2)
@@ -93,7 +106,8 @@ class Gate:
     async def _replace(self, request: web.Request) -> web.Response:
         try:
             mode = checked(json.loads(await request.read()))
-        except ValueError as error:
+            self._show(mode)
+        except (ValueError, OSError) as error:  # ssl.SSLError is an OSError
             return web.json_response({"error": str(error)}, status=400)
         temporary = self._file.with_suffix(".new")
         temporary.write_text(json.dumps(mode))
@@ -104,13 +118,11 @@ class Gate:
 
 async def serve(listen: int, admin: int, certificate: Path, key: Path, mode_file: Path) -> None:
     """Serve both ports on 127.0.0.1 until SIGTERM or SIGINT."""
-    gate, stop = Gate(mode_file), asyncio.Event()
+    gate, stop = Gate(mode_file, certificate, key), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
     runners = [web.AppRunner(app, access_log=None, shutdown_timeout=1) for app in (gate.validating(), gate.admin())]
-    for runner, port, context in zip(runners, (listen, admin), (tls, None), strict=True):
+    for runner, port, context in zip(runners, (listen, admin), (gate.tls, None), strict=True):
         await runner.setup()
         # A backlog for the herd at a recovery: Go dials a connection a concurrent call.
         await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context, backlog=1024).start()
