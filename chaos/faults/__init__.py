@@ -9,6 +9,11 @@ from chaos.faults.apiserver_kill import ApiserverKill
 from chaos.faults.base import Evidence, Fault, Ground, UndoStep
 from chaos.faults.control_plane_stop import ControlPlaneStop
 from chaos.faults.proxy_off import ProxyOff
+from chaos.faults.webhook_denies import WebhookDenies
+from chaos.faults.webhook_down import WebhookDown
+from chaos.faults.webhook_garbage import WebhookGarbage
+from chaos.faults.webhook_slow import WebhookSlow
+from chaos.faults.webhook_tls import WebhookTls
 
 FAULTS: dict[str, Callable[[], Fault]] = {
     "control-plane-stop": ControlPlaneStop,
@@ -17,6 +22,16 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "answer-lost": partial(AnswerLost, "closed"),
     "answer-lost-silent": partial(AnswerLost, "silent"),
     "answer-lost-late": partial(AnswerLost, "late"),
+    "webhook-down": WebhookDown,
+    "webhook-slow": WebhookSlow,
+    "webhook-tls": WebhookTls,
+    "webhook-garbage": WebhookGarbage,
+    "webhook-garbage-500": partial(WebhookGarbage, 500),
+    "webhook-garbage-503": partial(WebhookGarbage, 503),
+    "webhook-denies": WebhookDenies,
+    "webhook-denies-429": partial(WebhookDenies, 429),
+    "webhook-denies-500": partial(WebhookDenies, 500),
+    "webhook-denies-503": partial(WebhookDenies, 503),
 }
 
 __all__ = ["FAULTS", "Evidence", "Fault", "Ground", "UndoStep", "make", "told"]

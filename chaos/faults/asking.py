@@ -1,0 +1,91 @@
+"""Ask the apiserver with real creates of the suite's own, and wait for the answer however long it takes.
+
+The probe gives up after 3 s: it has to say often whether the API is there. What a webhook or a load balancer *does*
+to a create is told by the answer itself, which may take a webhook's whole timeout. So a fault asks once more, under
+the probe's identity and over the same way as the dispatchers, and keeps what it was told as its evidence.
+"""
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from chaos.errors import ChaosError
+from chaos.faults.base import Evidence, Ground
+from chaos.testbed.kube import TRANSPORT_ERRORS, Kube, Reply
+
+FIRED_S = 30.0
+"""How long a fault may take to show. A webhook may take 10 s to answer, an informer of the apiserver a second."""
+ASK_S = 20.0
+PAUSE_S = 0.2
+USER_AGENT = "rideout-fault/1"
+CALL_FAILED = "Internal error occurred: failed calling webhook "
+DENIED = "admission webhook "
+
+_numbers = itertools.count()
+Wanted = Callable[[Reply], bool]
+
+
+async def answers(
+    ground: Ground, wanted: Wanted, deadline_s: float, labels: dict[str, str] | None = None
+) -> dict[str, tuple[float, Reply]]:
+    """For each lane, when (run clock) a real create was asked for that was answered as wanted, and the answer.
+
+    Raises ChaosError, with what was answered instead, where that does not happen within `deadline_s`.
+    """
+    async with Kube.open(ground.bed.kubeconfig("probe"), user_agent=USER_AGENT) as kube:
+        lanes = list(ground.bed.namespaces)
+        found = await asyncio.gather(*(_until(kube, ground, lane, wanted, deadline_s, labels or {}) for lane in lanes))
+    return dict(zip(lanes, found, strict=True))
+
+
+async def shown(ground: Ground, wanted: Wanted, deadline_s: float, labels: dict[str, str] | None = None) -> Evidence:
+    """The same as evidence. `at` is when the last lane's create was *asked for*: from then on the fault held."""
+    found = await answers(ground, wanted, deadline_s, labels)
+    asked, reply = max(found.values(), key=lambda one: one[0])
+    lanes = {lane: round(at, 6) for lane, (at, _) in found.items()}
+    return {"at": round(asked, 6), "cause": told(reply), "lanes": lanes}
+
+
+def told(reply: Reply) -> str:
+    """An answer in short."""
+    reason, message = reply.body.get("reason"), reply.body.get("message") or "empty body"
+    return f"{reply.status} {f'{reason}: ' if reason else ''}{message}"[:300]
+
+
+async def _until(
+    kube: Kube, ground: Ground, lane: str, wanted: Wanted, deadline_s: float, labels: dict[str, str]
+) -> tuple[float, Reply]:
+    path, end, last = f"/api/v1/namespaces/{ground.bed.namespaces[lane]}/pods", ground.now() + deadline_s, "no answer"
+    while True:
+        asked, pod = ground.now(), _pod(labels)
+        try:
+            reply = await kube.request("POST", path, pod, deadline_s=ASK_S)
+            if reply.status == 201:
+                await kube.request("DELETE", f"{path}/{pod['metadata']['name']}", query={"gracePeriodSeconds": "0"})
+            if wanted(reply):
+                return asked, reply
+            last = told(reply)
+        except TRANSPORT_ERRORS as error:
+            last = f"{type(error).__name__} {error}".strip()
+        if ground.now() > end:
+            raise ChaosError(f"no create in {lane} was answered as it should be within {deadline_s:g} s; last: {last}")
+        await asyncio.sleep(PAUSE_S)
+
+
+def _pod(labels: dict[str, str]) -> dict[str, Any]:
+    """A Pod that never runs: its scheduling gate is nobody's to open."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"asked-{os.getpid()}-{next(_numbers)}",
+            "labels": {"rideout.dev/probe": "true", **labels},
+        },
+        "spec": {
+            "schedulingGates": [{"name": "rideout.dev/probe"}],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "none", "image": "rideout.invalid/none"}],
+        },
+    }
