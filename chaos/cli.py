@@ -49,7 +49,7 @@ def run_scenario(
     if seed is not None and seed < 0:
         raise UsageError(f"--seed is a whole number from 0 up, not {seed}")
     scenario = find(name, known)
-    from chaos.run import ride  # Imports the testbed: a list of scenarios must not wait for it
+    from chaos.ride import ride  # Imports the testbed: a list of scenarios must not wait for it
 
     chosen = random.SystemRandom().randrange(1, 100_000) if seed is None else seed
     ended = ride(scenario, chosen, runs_dir, Console(stderr=as_json))

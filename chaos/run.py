@@ -1,34 +1,18 @@
-"""The story of a run: prepare, warm up, gate, break, confirm, hold, heal, confirm, recover, drain, check, report.
+"""The story of a run: prepare, warm up, gate, break, confirm, hold, heal, confirm, recover, drain, collect.
 
 A step that fails its own test makes the run unknown. Whatever was broken is healed on every way out, and what has to
-be healed is on disk before it is broken.
+be healed is on disk before it is broken. `ride` tells the story as a process, then checks and reports it.
 """
 
-import asyncio
 import contextlib
-import os
-import signal
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable
 
-from rich.console import Console
-
-from chaos import conclude, faults, steps, verdict_table
-from chaos.checkers import Result
+from chaos import faults, steps
 from chaos.collect import collect
-from chaos.errors import ChaosError, Unknown
+from chaos.errors import Unknown
 from chaos.faults import Evidence, Fault
-from chaos.history import History
-from chaos.progress import Progress
-from chaos.result import EXIT_CODES
-from chaos.rundir import RunDir
-from chaos.scenarios import Scenario, Stroke
-from chaos.stage import Run, Stage, describe, log_path, setting_up
-from chaos.undo import Undos
-
-STOPPED = Unknown("the run was stopped before its end")
+from chaos.scenarios import Stroke
+from chaos.stage import Run, Stage, setting_up
 
 
 async def tell(run: Run) -> None:
@@ -36,6 +20,7 @@ async def tell(run: Run) -> None:
     run.phase("prepare")
     async with setting_up(run) as stage:
         async with collected(stage):
+            require_available(stage)
             run.phase("warm-up", run.scenario.warm_up_s)
             await steps.warm_up(stage)
             run.phase("steady-state")
@@ -49,8 +34,6 @@ async def tell(run: Run) -> None:
 async def strike(stage: Stage, stroke: Stroke) -> None:
     """One fault: write the undo down, inject, confirm it fired, hold, heal, confirm it healed, watch the recovery."""
     run, fault = stage.run, faults.make(stroke.fault)
-    if (why := fault.available(stage.ground)) is not None:
-        raise Unknown(f"{fault.name} cannot be injected here: {why}")
     if stroke.load_before:
         run.phase(stroke.phase or "inject")
         stage.cue(stroke.load_before)
@@ -75,6 +58,14 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
     if stroke.recovery_s:
         run.phase(stroke.phase or "recovery", stroke.recovery_s)
         await steps.watch_recovery(stage, stroke)
+
+
+def require_available(stage: Stage) -> None:
+    """Raises Unknown for a fault that cannot be injected here, before any is."""
+    for stroke in stage.run.scenario.strokes:
+        fault = faults.make(stroke.fault)
+        if (why := fault.available(stage.ground)) is not None:
+            raise Unknown(f"{fault.name} cannot be injected here: {why}")
 
 
 async def step(run: Run, fault: Fault, name: str, doing: Awaitable[Evidence]) -> None:
@@ -103,91 +94,3 @@ async def collected(stage: Stage) -> AsyncIterator[None]:
         raise
     stage.run.phase("collect")
     await collect(stage)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended: its directory, its exit code (0 valid, 1 invalid, 2 unknown), what went wrong, if anything."""
-
-    directory: Path
-    exit_code: int
-    trouble: ChaosError | None = None
-
-
-def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
-    """Tell the story, then check and report it. Never raises for what happens within a run."""
-    directory = RunDir.create(runs, scenario.name, seed)
-    history = History(directory.path / "history.jsonl", directory.started_mono)
-    title = f"{scenario.name}, {scenario.profile} profile, seed {seed}"
-    progress = Progress(console, title, history.now)
-    run = Run(scenario, seed, directory, history, progress, Undos.of_this_process(directory.path, os.getpid()))
-    with signals_interrupt(), progress.showing():
-        progress.note(f"records: {directory.path}")
-        describe(run)
-        trouble = live_through(run)
-        result, trouble = conclude_run(run, trouble)
-    history.close()
-    if trouble is STOPPED:  # a table of what a stopped run cannot show would only hide where its records are
-        console.print(f"unknown; kept: {directory.path}", markup=False, highlight=False, soft_wrap=True)
-    else:
-        verdict_table.show(result, directory.path, console)
-    return Ended(directory.path, EXIT_CODES[result.verdict], trouble)
-
-
-def conclude_run(run: Run, trouble: ChaosError | None) -> tuple[Result, ChaosError | None]:
-    """Check and report. What went wrong is written into the history first, so that a later check knows it too."""
-    if trouble is not None:
-        run.history.write("info", "suite", "trouble", what=str(trouble))
-    try:
-        run.phase("check")
-        result = conclude.check(run.directory.path)
-        run.phase("report")
-        if trouble is not STOPPED:  # who stops a run does not want to wait for pictures
-            conclude.report(run.directory.path)
-        return result, trouble
-    except KeyboardInterrupt:
-        return conclude_run(run, STOPPED)
-    except Exception as error:  # the report failed: the verdict stands, and is in result.json
-        keep_traceback(error, run.directory.path)
-        log = log_path(run.directory.path)
-        return conclude.check(run.directory.path), ChaosError(f"no report could be written: {error!r}", log=log)
-
-
-def live_through(run: Run) -> ChaosError | None:
-    """Tell the story to its end; returns what made it unknown, if anything did."""
-    try:
-        asyncio.run(tell(run))
-        return None
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return STOPPED
-    except ChaosError as error:
-        keep_traceback(error, run.directory.path)
-        return error
-    except Exception as error:
-        keep_traceback(error, run.directory.path)
-        return Unknown(f"the suite itself failed: {error!r}", log=log_path(run.directory.path))
-
-
-@contextlib.contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: asyncio cancels its main task, and everything is put right.
-
-    SIGINT is set too: a shell without job control starts what it puts into the background with SIGINT ignored.
-    """
-
-    def interrupt(*_: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def keep_traceback(error: BaseException, directory: Path) -> None:
-    """The traceback goes where a developer finds it, not to the person at the terminal."""
-    with log_path(directory).open("a", encoding="utf-8") as log:
-        traceback.print_exception(error, file=log)
