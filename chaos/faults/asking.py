@@ -36,8 +36,14 @@ async def answers(
     """
     async with Kube.open(ground.bed.kubeconfig("probe"), user_agent=USER_AGENT) as kube:
         lanes = list(ground.bed.namespaces)
-        found = await asyncio.gather(*(_until(kube, ground, lane, wanted, deadline_s, labels or {}) for lane in lanes))
-    return dict(zip(lanes, found, strict=True))
+        asking = (_until(kube, ground, lane, wanted, deadline_s, labels or {}) for lane in lanes)
+        found = await asyncio.gather(
+            *asking, return_exceptions=True
+        )  # each deletes what it made, whatever the others do
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return {lane: one for lane, one in zip(lanes, found, strict=True) if not isinstance(one, BaseException)}
 
 
 async def shown(ground: Ground, wanted: Wanted, deadline_s: float, labels: dict[str, str] | None = None) -> Evidence:
