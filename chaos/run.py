@@ -32,27 +32,34 @@ async def tell(run: Run) -> None:
 
 
 async def strike(stage: Stage, stroke: Stroke) -> None:
-    """One fault: write the undo down, inject, confirm it fired, hold, heal, confirm it healed, watch the recovery."""
-    run, fault = stage.run, faults.make(stroke.fault)
+    """One fault: write the undo down, inject, confirm it fired, hold, heal, confirm it healed, watch the recovery.
+
+    Faults that take over from each other without a gap (`Stroke.then`) are one outage: each is injected before the one
+    before it is healed, and only when the last is healed can a create show that they are over.
+    """
+    run = stage.run
     if stroke.load_before:
         run.phase(stroke.phase or "inject")
         stage.cue(stroke.load_before)
         await stage.pass_time(stroke.before_s)
-    run.undos.add(fault.name, fault.undo(stage.ground))
-    try:
-        run.phase(stroke.phase or "inject")
-        await step(run, fault, "inject", fault.inject(stage.ground))
-        await step(run, fault, "confirm_fired", fault.confirm_fired(stage.ground))
-        if stroke.load_fired:
-            stage.cue(stroke.load_fired)
-        run.phase(stroke.phase or "hold", stroke.hold_s)
-        await stage.pass_time(stroke.hold_s)
-    finally:
-        run.phase(stroke.phase or "heal")
-        with stage.probe.closely():
-            await step(run, fault, "heal", fault.heal(stage.ground, fault.heal_deadline_s))
-        run.undos.close(fault.name)
-    await step(run, fault, "confirm_healed", fault.confirm_healed(stage.ground, fault.heal_deadline_s))
+    struck: list[Fault] = []
+    async with contextlib.AsyncExitStack() as healing:
+        for one in stroke.chain():
+            fault = faults.make(one.fault)
+            run.undos.add(fault.name, fault.undo(stage.ground))
+            before = healing.pop_all()
+            healing.push_async_callback(heal, stage, fault, stroke.phase or "heal")
+            async with before:
+                run.phase(stroke.phase or "inject")
+                await step(run, fault, "inject", fault.inject(stage.ground))
+            await step(run, fault, "confirm_fired", fault.confirm_fired(stage.ground))
+            struck.append(fault)
+            if one.load_fired:
+                stage.cue(one.load_fired)
+            run.phase(stroke.phase or "hold", one.hold_s)
+            await stage.pass_time(one.hold_s)
+    for fault in reversed(struck):
+        await step(run, fault, "confirm_healed", fault.confirm_healed(stage.ground, fault.heal_deadline_s))
     if stroke.load_healed:
         stage.cue(stroke.load_healed)
     if stroke.recovery_s:
@@ -60,9 +67,17 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
         await steps.watch_recovery(stage, stroke)
 
 
+async def heal(stage: Stage, fault: Fault, phase: str) -> None:
+    """Heal on whatever way out; the undo on disk is closed once it is done."""
+    stage.run.phase(phase)
+    with stage.probe.closely():
+        await step(stage.run, fault, "heal", fault.heal(stage.ground, fault.heal_deadline_s))
+    stage.run.undos.close(fault.name)
+
+
 def require_available(stage: Stage) -> None:
     """Raises Unknown for a fault that cannot be injected here, before any is."""
-    for stroke in stage.run.scenario.strokes:
+    for stroke in (one for first in stage.run.scenario.strokes for one in first.chain()):
         fault = faults.make(stroke.fault)
         if (why := fault.available(stage.ground)) is not None:
             raise Unknown(f"{fault.name} cannot be injected here: {why}")

@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from chaos.errors import ChaosError
 
@@ -40,7 +40,7 @@ class Ground:
 class Fault(ABC):
     """One way to break things. An instance is used for one injection."""
 
-    name: ClassVar[str]
+    name: str
     heal_deadline_s: float = 150.0
     """After a long etcd outage an apiserver that lived through it redials with a backoff of up to 2 min.
     Not scaled in the quick profile: it hangs on a server's own timer."""

@@ -20,6 +20,7 @@ class WebhookDenies(WebhookMode):
 
     def __init__(self, code: int = 403) -> None:
         self.code = code
+        self.name = self.name if code == 403 else f"{self.name}-{code}"
 
     def mode(self, ground: Ground) -> dict[str, Any]:
         return {"mode": "deny", "label": f"{LABEL}={VALUE}", "code": self.code, "message": MESSAGE}

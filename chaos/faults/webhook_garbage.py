@@ -13,6 +13,7 @@ class WebhookGarbage(WebhookMode):
 
     def __init__(self, status: int = 200) -> None:
         self.status = status
+        self.name = self.name if status == 200 else f"{self.name}-{status}"
 
     def mode(self, ground: Ground) -> dict[str, Any]:
         return {"mode": "garbage", "status": self.status}

@@ -4,8 +4,9 @@
 All durations are seconds, rates are tasks a second and lane.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Optional
 
 from chaos.traffic.schedule import Segment
 
@@ -52,6 +53,15 @@ class Stroke:
     """... and nothing waited for this long after that."""
     phase: str | None = None
     """One name for all its phases in the history and on the screen, instead of inject, hold, heal, recovery."""
+    then: Optional["Stroke"] = None
+    """A fault that takes over without a gap: it is injected before this one is healed, so the two must not turn the
+    same knob. What happens when all are over (`load_healed`, `recovery_s`, `stable_s`) is read from the first."""
+
+    def chain(self) -> Iterator["Stroke"]:
+        """This stroke and those that take over, in order."""
+        yield self
+        if self.then is not None:
+            yield from self.then.chain()
 
 
 @dataclass(frozen=True, slots=True)
