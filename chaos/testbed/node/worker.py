@@ -86,7 +86,9 @@ class Pods:
             spec = manifest.read(pod, self._name)
         except BadPod as error:
             self._memory.claim(uid)
-            self._refuse(meta["namespace"], meta["name"], uid, pod["spec"]["containers"][0]["name"], str(error))
+            container = pod["spec"]["containers"][0]["name"]
+            refusal = self._refusal(f"{meta['namespace']}/{meta['name']}", container, str(error))
+            self._reporter.put(Report(meta["namespace"], meta["name"], uid, refusal))
             return
         if self._memory.claim(uid):
             self._live(spec, self._make(spec), resumed=False)
@@ -127,8 +129,7 @@ class Pods:
                 return
             await runtime.start()
         except BadPod as error:
-            self._refuse(spec.namespace, spec.name, spec.uid, spec.container, str(error))
-            self._forget(life, None)
+            self._forget(life, self._refusal(f"{spec.namespace}/{spec.name}", spec.container, str(error)))
             return
         pid = getattr(runtime, "pid", None)
         if pid is not None and not resumed:
@@ -175,17 +176,17 @@ class Pods:
             self._lives.pop(uid, None)
 
     def _forget(self, life: Life, final: Json | None) -> None:
-        """The pod has ended: report it, and keep it in mind until it is deleted."""
+        """Nothing of the pod runs any more: report it, and keep it in mind until it is deleted."""
         life.over = True
         spec = life.spec
         self._reporter.put(Report(spec.namespace, spec.name, spec.uid, final, remove=life.deleted.is_set()))
         if life.deleted.is_set():
             self._lives.pop(spec.uid, None)
 
-    def _refuse(self, namespace: str, name: str, uid: str, container: str, message: str) -> None:
-        self._say(f"{namespace}/{name}: {message}")
-        refusal = status.waiting(container, "CreateContainerConfigError", message)
-        self._reporter.put(Report(namespace, name, uid, refusal))
+    def _refusal(self, pod: str, container: str, message: str) -> Json:
+        """The status of a pod that cannot be run; it stays Pending, and says why."""
+        self._say(f"{pod}: {message}")
+        return status.waiting(container, "CreateContainerConfigError", message)
 
     def _put(self, spec: PodSpec, report: dict[str, Any]) -> None:
         self._reporter.put(Report(spec.namespace, spec.name, spec.uid, report))
