@@ -15,136 +15,22 @@ import csv
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from chaos import audit, ledger
 from chaos.audit import Answer, Create
-from chaos.errors import ChaosError
 from chaos.events import CreateClaim, Fault, FaultClass, Phase, Probe, Report, RowClaim, Sample, Submission
 from chaos.history_reader import HistoryReader
 from chaos.jsonl import Damage
 from chaos.ledger import Execution
+from chaos.run_json import LaneInfo, Run
+
+__all__ = ["Answered", "Lane", "LaneInfo", "Records", "Run"]
 
 WITNESSES = ("history", "ledger", "audit")
-
-# What the settings are where run.json does not say. Seconds; rules.md, "Defaults" and its quick profile.
-FULL = {
-    "window_s": 900.0,
-    "attempts": 6.0,
-    "backoff_s": 5.0,
-    "hold_max_s": 60.0,
-    "create_deadline_s": 15.0,
-    "offer_lead_s": 3.0,
-    "tick_s": 1.0,
-    "rate_wait_s": 2.0,
-    "buffer_wait_s": 10.0,
-    "lease_s": 90.0,
-}
-QUICK = {
-    "window_s": 90.0,
-    "attempts": 6.0,
-    "backoff_s": 0.5,
-    "hold_max_s": 6.0,
-    "create_deadline_s": 5.0,
-    "offer_lead_s": 0.3,
-    "tick_s": 0.1,
-    "rate_wait_s": 0.2,
-    "buffer_wait_s": 1.0,
-    "lease_s": 30.0,
-}
-RECOVERY_BUDGET_S = {"full": 60.0, "quick": 10.0}
-
-
-@dataclass(slots=True, frozen=True)
-class LaneInfo:
-    """What run.json says of a lane."""
-
-    name: str
-    mode: str = "tick"
-    policy: str = "window"
-    replicas: int = 1
-    namespace: str = ""
-    urls: tuple[str, ...] = ()
-
-    @property
-    def decides(self) -> bool:
-        """The control (`attempts-only`) is there to be compared with; its verdict never counts."""
-        return self.policy != "attempts-only"
-
-
-@dataclass(slots=True, frozen=True)
-class Run:
-    """run.json."""
-
-    scenario: str
-    profile: str
-    cluster: str
-    kubernetes: str
-    seed: int
-    started_wall: float
-    started_mono: float
-    lanes: dict[str, LaneInfo]
-    budgets: dict[str, float]
-    settings: dict[str, Any]
-    claim: str
-    command: str
-    raw: dict[str, Any]
-
-    def setting(self, name: str) -> float:
-        """A setting of the dispatchers as a number (seconds or a count), else its default in this profile."""
-        value = self.settings.get(name)
-        if isinstance(value, int | float):
-            return float(value)
-        return (QUICK if self.profile == "quick" else FULL)[name]
-
-    @property
-    def recovery_budget_s(self) -> float:
-        return float(self.budgets.get("recovery_s", RECOVERY_BUDGET_S.get(self.profile, 60.0)))
-
-    @property
-    def attempts_span_s(self) -> float:
-        """How long the attempt budget lasts from the first rejection to the last: 155 s by default (R6)."""
-        return float(self.setting("backoff_s") * (2 ** (self.setting("attempts") - 1) - 1))
-
-    @classmethod
-    def read(cls, path: Path) -> "Run":
-        """Raises ChaosError, in one line, for a file that is missing or is not what it should be."""
-        try:
-            raw = orjson.loads(path.read_bytes())
-            lanes = {
-                name: LaneInfo(
-                    name=name,
-                    mode=info.get("mode", "tick"),
-                    policy=info.get("policy", "window"),
-                    replicas=int(info.get("replicas", 1)),
-                    namespace=info.get("namespace") or f"tasks-{name}",
-                    urls=tuple(info.get("urls", ())),
-                )
-                for name, info in raw["lanes"].items()
-            }
-            return cls(
-                scenario=raw["scenario"],
-                profile=raw.get("profile", "full"),
-                cluster=raw.get("cluster", "local"),
-                kubernetes=raw.get("kubernetes", ""),
-                seed=int(raw.get("seed", 0)),
-                started_wall=float(raw["started_wall"]),
-                started_mono=float(raw["started_mono"]),
-                lanes=lanes,
-                budgets={name: float(value) for name, value in raw.get("budgets", {}).items() if _is_number(value)},
-                settings=raw.get("settings", {}),
-                claim=raw.get("claim", ""),
-                command=raw.get("command", ""),
-                raw=raw,
-            )
-        except FileNotFoundError:
-            raise ChaosError(f"{path} is missing: is {path.parent} the directory of a run?") from None
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ChaosError(f"{path} cannot be read as a run's description ({error!r})") from error
+HEALING = ("heal", "confirm_healed")
 
 
 @dataclass(slots=True, frozen=True)
@@ -305,6 +191,25 @@ class Records:
         """The faults that were aimed at a lane, of the given classes (all, if none is given), by injection."""
         return [fault for fault in self.faults if fault.hits(lane) and (not kinds or fault.kind in kinds)]
 
+    def episodes(self, lane: str, *kinds: FaultClass) -> list[Fault]:
+        """The same, but faults that took over from each other without a gap are one: each was injected before the one
+        before it was healed. It is named after all of them, begins with the first and is over with the last."""
+        found: list[Fault] = []
+        for fault in self.faults_of(lane, *kinds):
+            last = found[-1] if found else None
+            if last is not None and last.kind is fault.kind and _takes_over(last, fault):
+                found[-1] = replace(
+                    last,
+                    name=f"{last.name}, {fault.name}",
+                    heal_began=fault.heal_began,
+                    healed_at=fault.healed_at,
+                    failures=[*last.failures, *fault.failures],
+                    evidence={**last.evidence, **{step: fault.evidence.get(step, {}) for step in HEALING}},
+                )
+            else:
+                found.append(fault)
+        return found
+
     def healed_at(self, fault: Fault, lane: str) -> float | None:
         """The first real create of the probe in the lane's namespace that was asked for after the heal began and
         accepted. None where no such create is on record: then nothing shows that the API was back for this lane."""
@@ -343,6 +248,12 @@ class Records:
             return [sample for line in csv.DictReader(file) if (sample := _sample(line)) is not None]
 
 
+def _takes_over(earlier: Fault, later: Fault) -> bool:
+    if earlier.heal_began is None or later.inject_began is None:
+        return False
+    return later.inject_began <= earlier.heal_began
+
+
 def _order(lane: Lane) -> None:
     for creates in lane.creates.values():
         creates.sort(key=lambda create: create.started)
@@ -363,7 +274,3 @@ def _sample(line: dict[str, Any]) -> Sample | None:
             continue
     at = numbers.pop("t", None)
     return None if at is None else Sample(at, line.get("lane") or "", numbers)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

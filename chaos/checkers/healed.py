@@ -23,8 +23,7 @@ class Healed:
                     found.doubt(f"{fault.name}: {why}")
             if fault.healed_at is None:
                 found.doubt(f"{fault.name} was not seen to be healed")
-            if fault.kind is not FaultClass.OUTAGE:
-                continue
+        for fault in records.episodes(lane, FaultClass.OUTAGE):
             healed = records.healed_at(fault, lane)
             if healed is None:
                 found.doubt(f"{fault.name}: no create of the probe was accepted in this lane's namespace afterwards")

@@ -21,7 +21,7 @@ class LoadSufficient:
         if not records.faults_of(lane):
             found.doubt("no fault was injected")
         _expect(found, "submitted", len(of.by_row), "handed in")
-        outages = [fault for fault in records.faults_of(lane, FaultClass.OUTAGE) if fault.fired_at is not None]
+        outages = [fault for fault in records.episodes(lane, FaultClass.OUTAGE) if fault.fired_at is not None]
         if outages:
             first = outages[0].biting()[0]
             last = max(_over(records, fault, lane) for fault in outages)
@@ -33,7 +33,7 @@ class LoadSufficient:
             _expect(found, "due_during", len(of.due_between(fired, over)), f"due during {fault.name}")
             if compared:
                 _expect_opening(found, fault, fired, over)
-        for fault in records.faults_of(lane, FaultClass.ANSWER_LOST):
+        for fault in records.episodes(lane, FaultClass.ANSWER_LOST):
             if fault.fired_at is not None:
                 _expect(found, "due_answer_lost", len(of.due_between(*fault.biting())), f"due during {fault.name}")
         return found.result()

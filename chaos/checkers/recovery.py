@@ -31,7 +31,7 @@ class Recovery:
     name = "recovery"
 
     def check(self, records: Records, lane: str) -> CheckResult:
-        faults = records.faults_of(lane, FaultClass.OUTAGE, FaultClass.ANSWER_LOST)
+        faults = records.episodes(lane, FaultClass.OUTAGE, FaultClass.ANSWER_LOST)
         if not faults:
             return not_applicable("nothing took the API, or its answers, away from this lane")
         found = Finding(records, lane)
