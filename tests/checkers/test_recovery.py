@@ -82,6 +82,17 @@ def test_an_answer_before_an_unavailable_offer_is_void(run: SyntheticRun, ask: A
     assert ask(run, "recovery").verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize(("after", "rows"), [(9.0, 6), (11.0, 6)])
+def test_a_row_that_was_due_before_the_outage_and_is_caught_by_it_counts(
+    run: SyntheticRun, ask: Ask, after: float, rows: int
+):
+    row = run.pick("tick", "before")
+    assert ask(run, "recovery").figures["faults"]["control-plane-stop"]["rows"] == rows - 1
+    answer = ask(spoil.answer_at(run, "tick", row, BACK + after), "recovery")
+    assert answer.figures["faults"]["control-plane-stop"]["rows"] == rows
+    assert (answer.verdict is Verdict.VALID) == (after < 10), words(answer)
+
+
 def test_records_that_end_too_early_say_nothing(run: SyntheticRun, ask: Ask):
     cut = BACK + 1
     run.history = [e for e in run.history if e["t"] < cut or e["op"] in ("create", "fault")]
