@@ -30,6 +30,7 @@ class Answer(StrEnum):
 
 USER_AGENT = re.compile(r"^rideout-dispatcher/\S+ \(row=(\d+); epoch=(\d+)\)")
 DENIED = re.compile(r'^admission webhook "[^"]*" denied the request')
+CALL_FAILED = re.compile(r"^Internal error occurred: failed calling webhook ")
 QUOTA = re.compile(r'^pods "[^"]*" is forbidden: (exceeded quota|status unknown for quota): ')
 
 UNAVAILABLE_REASONS = frozenset({"ServiceUnavailable", "Timeout", "ServerTimeout", "InternalError"})
@@ -105,9 +106,19 @@ class Create:
         return self.code == 201
 
     @property
+    def denied(self) -> bool:
+        """A webhook was called and denied it."""
+        return DENIED.match(self.message) is not None
+
+    @property
+    def uncallable(self) -> bool:
+        """A fail-closed webhook could not be called."""
+        return self.reason == "InternalError" and CALL_FAILED.match(self.message) is not None
+
+    @property
     def forbidden(self) -> bool:
         """A 403 that is neither quota nor a webhook's denial: RBAC, or an informer that has not synced."""
-        return self.code == 403 and self.answer is Answer.REJECTED and not DENIED.match(self.message)
+        return self.code == 403 and self.answer is Answer.REJECTED and not self.denied
 
 
 def read(

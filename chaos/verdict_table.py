@@ -80,6 +80,7 @@ def _figures(result: Result) -> list[tuple[str, str, Cell]]:
         ("due in the outage", "", _count("due_in_outage")),
         ("succeeded", "", _count("succeeded")),
         ("failed", "0", _count("failed", bad_above=0)),
+        *_only_if_any(result, "failed, as they should", "failed_as_expected"),
         ("executed twice", "0", _count("executed_twice", bad_above=0)),
         ("slowest answer", within, _seconds("slowest_s", budget)),
         ("stable after", within, _seconds("stable_at_s", budget)),
@@ -87,6 +88,11 @@ def _figures(result: Result) -> list[tuple[str, str, Cell]]:
         ("attempts spent", "", _count("attempts_spent")),
         ("  of them start-up 403s", "", _startup_403s),
     ]
+
+
+def _only_if_any(result: Result, label: str, name: str) -> list[tuple[str, str, Cell]]:
+    """A line that most scenarios have no use for."""
+    return [(label, "", _count(name))] if any(getattr(lane.tasks, name) for lane in result.lanes.values()) else []
 
 
 def _count(name: str, bad_above: int | None = None) -> Cell:

@@ -24,6 +24,8 @@ from chaos.records import Lane, Records
 
 ANSWERED_CAUSE = re.compile(r"^([1-5]\d\d)\b")
 """A cause that begins with an HTTP code says that an answer was read."""
+UNCALLABLE = "webhook unreachable"
+"""R4's word for it."""
 EDGE_S = 3.0
 """Around the start and the end of an outage an apiserver may answer, or commit, what it did not live to log."""
 
@@ -84,12 +86,22 @@ def _contradiction(found: Finding, lane: Lane, claim: CreateClaim, create: Creat
     if said == create.answer.value or (counted and create.answer is Answer.UNAVAILABLE):
         if code is not None and int(code[1]) != create.code:
             return f"its cause is {claim.cause}, and the apiserver answered {create.code}"
-        return None
-    if said == "Unavailable" and code is None and claim.cause != "webhook unreachable":
+        return _another_cause(claim, create, heard=code is not None or "webhook" in claim.cause)
+    if said == "Unavailable" and code is None and claim.cause != UNCALLABLE:
         return None  # the answer was lost on its way
     if counted and code is None:
         return None
     return f"called {said} ({claim.cause}), and the apiserver answered {_answer(create)}"
+
+
+def _another_cause(claim: CreateClaim, create: Create, *, heard: bool) -> str | None:
+    """A webhook's part in it has to be named, because who is to be asked depends on it. Where the cause tells of no
+    answer (`heard`), the answer was lost, and with it who gave it."""
+    if create.denied and "denied" not in claim.cause:
+        return f"its cause is {claim.cause}, and a webhook denied it: {create.message[:120]}"
+    if create.uncallable and heard and claim.cause != UNCALLABLE:
+        return f"its cause is {claim.cause}, and the webhook could not be called: {create.message[:120]}"
+    return None
 
 
 def _answer(create: Create) -> str:

@@ -26,8 +26,8 @@ ANY_OUTAGE = Expectation("Unavailable", re.compile(f"{TRANSPORT}|{SERVER_ERROR}"
 
 BY_NAME: tuple[tuple[str, Expectation], ...] = (
     (r"^proxy-off|refused", Expectation("Unavailable", re.compile(r"refused", re.IGNORECASE), may_exist=False)),
-    (r"webhook-denie", Expectation("Rejected", re.compile(r"denied|webhook|^4\d\d|^5\d\d", re.IGNORECASE))),
-    (r"^webhook", Expectation("Unavailable", re.compile(r"webhook|deadline|^5\d\d", re.IGNORECASE))),
+    (r"webhook-denie", Expectation("Rejected", re.compile(r"denied", re.IGNORECASE), may_exist=False)),
+    (r"^webhook", Expectation("Unavailable", re.compile(r"^webhook unreachable$"))),
     (r"black-hole|drip", Expectation("Unavailable", re.compile(r"deadline|timeout", re.IGNORECASE))),
     (r"load-balancer", Expectation("Unavailable", re.compile(r"50[234]", re.IGNORECASE))),
 )

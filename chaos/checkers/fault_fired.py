@@ -2,11 +2,15 @@
 
 import re
 
+from chaos.audit import Answer
 from chaos.checkers.base import CheckResult, Finding
 from chaos.events import Fault, FaultClass
 from chaos.records import Records
 
-TOTAL = re.compile(r"control-plane-stop|apiserver-(kill|stop|long-stop)|proxy-off|refused")
+TOTAL = re.compile(
+    r"control-plane-stop|apiserver-(kill|stop|long-stop)|proxy-off|refused"
+    r"|webhook-(down|slow|tls|garbage)|load-balancer"
+)
 """Faults under which no create can be committed for a lane, once the last ones have drained."""
 DRAIN_S = 5.0
 """Requests under way when a server is told to stop may still be finished."""
@@ -36,6 +40,10 @@ class FaultFired:
                 _expect_silence(found, fault)
             if fault.kind is FaultClass.ANSWER_LOST:
                 _expect_lost_answers(found, fault)
+            if fault.kind is FaultClass.DENIAL:
+                _expect_answers(found, fault, Answer.REJECTED, "denied_by_api")
+            if fault.kind is FaultClass.PRESSURE:
+                _expect_answers(found, fault, Answer.BACKPRESSURE, "put_off_by_api")
         return found.result()
 
 
@@ -51,6 +59,17 @@ def _expect_silence(found: Finding, fault: Fault) -> None:
             f"{fault.name} did not hold: {len(leaked)} creates were committed in it, "
             f"the first for row {first.row} at {first.started:.1f} s"
         )
+
+
+def _expect_answers(found: Finding, fault: Fault, answer: Answer, figure: str) -> None:
+    """At least one create of this lane was answered as the fault makes the API answer."""
+    begin, end = fault.active()
+    creates = found.records.lanes[found.lane].all_creates()
+    met = sum(create.answer is answer and begin <= create.ended and create.started <= end for create in creates)
+    found.figures[figure] = found.figures.get(figure, 0) + met
+    if not met:
+        found.need("audit")
+        found.doubt(f"{fault.name} met no create of this lane: none was {answer} by the API")
 
 
 def _expect_lost_answers(found: Finding, fault: Fault) -> None:

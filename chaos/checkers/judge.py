@@ -14,7 +14,7 @@ from chaos.checkers.registry import CHECKERS
 from chaos.events import FaultClass
 from chaos.records import Lane, Records
 
-COMPARED = ("upgrade",)
+COMPARED = ("upgrade", "webhook")
 """Scenarios whose point is that the rule from before the decision fails tasks under the same outage."""
 
 
@@ -27,7 +27,9 @@ class Tasks:
     succeeded: int
     """By the ledger: rows with an execution that ended with success."""
     failed: int
-    """By the dispatcher's own words: rows that it says have failed."""
+    """By the dispatcher's own words: rows that it says have failed, though they should not have."""
+    failed_as_expected: int
+    """The same, of tasks that should: a webhook denied them, or their window was made to expire."""
     executed_twice: int
     ambiguous_creates: int
     """Creates that were not heard to be placed and may have made a pod."""
@@ -132,7 +134,7 @@ def _judge_lane(records: Records, lane: Lane, checkers: Sequence[Checker]) -> La
 
 def _tasks(records: Records, lane: Lane, answers: dict[str, CheckResult]) -> Tasks:
     in_outage = set()
-    for fault in records.faults_of(lane.name, FaultClass.OUTAGE):
+    for fault in records.episodes(lane.name, FaultClass.OUTAGE):
         if fault.fired_at is not None:
             over = records.healed_at(fault, lane.name) or fault.healed_at or records.end
             in_outage |= {one.row for one in lane.due_between(fault.fired_at, over)}
@@ -140,11 +142,14 @@ def _tasks(records: Records, lane: Lane, answers: dict[str, CheckResult]) -> Tas
     spent = answers.get("dispositions", CheckResult(Verdict.UNKNOWN)).figures.get("attempts_spent")
     if spent is None:
         spent = sum(create.answer is Answer.REJECTED for create in lane.all_creates())
+    failed = {row for row, claim in lane.rows.items() if claim.state == "failed"}
+    should = {row for row, submission in lane.by_row.items() if submission.expect != "success"}
     return Tasks(
         submitted=len(lane.by_row),
         due_in_outage=len(in_outage),
         succeeded=sum(any(one.outcome == "success" for one in ran) for ran in lane.executions.values()),
-        failed=sum(claim.state == "failed" for claim in lane.rows.values()),
+        failed=len(failed - should),
+        failed_as_expected=len(failed & should),
         executed_twice=twice,
         ambiguous_creates=sum(claim.may_exist and claim.disposition != "Placed" for claim in lane.all_claims()),
         refused_pods=len(

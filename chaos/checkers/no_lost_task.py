@@ -1,5 +1,12 @@
-"""Did every task that was handed in end as it should?"""
+"""Did every task that was handed in end as it should?
 
+How it should is in its submission: nearly always with success. A task that a webhook was told to deny should fail, and
+no sooner and no later than R6 has it: after the sixth rejection, in the exact words, without its code having run.
+"""
+
+import re
+
+from chaos.audit import Answer
 from chaos.checkers.base import CheckResult, Finding
 from chaos.events import RowClaim, Submission
 from chaos.records import Lane, Records
@@ -15,6 +22,8 @@ class NoLostTask:
     def check(self, records: Records, lane: str) -> CheckResult:
         found, of = Finding(records, lane), records.lanes[lane]
         found.need("history", "ledger")
+        if any(one.expect == "rejected" for one in of.submissions.values()):
+            found.need("audit")
         unknown = [one for one in of.submissions.values() if one.outcome == "info"]
         found.figures = {
             "accepted": sum(one.outcome == "ok" for one in of.submissions.values()),
@@ -48,7 +57,10 @@ def _ended_as_it_should(found: Finding, lane: Lane, submission: Submission, row:
         if found.records.drained:
             found.offence(row, submission.due, f"still {claim.state} at the end ({claim.reason or 'no reason given'})")
         return
-    wrong = _unlike(submission.expect, claim, outcomes)
+    if submission.expect == "rejected":
+        wrong = _unlike_rejected(found, lane, claim, outcomes)
+    else:
+        wrong = _unlike(submission.expect, claim, outcomes)
     if wrong is not None and claim.state == "success" and not outcomes:
         found.absence("ledger", row, submission.due, wrong)
     elif wrong is not None:
@@ -69,7 +81,29 @@ def _unlike(expect: str, claim: RowClaim, outcomes: list[str | None]) -> str | N
         if claim.state == "failed" and not claim.dispatch_failed and ran == "failure":
             return None
         return f"its code should have run and failed; it is said to be {said}, its code ended with {ran or 'nothing'}"
-    wanted = "dispatch_failed: rejected" if expect == "rejected" else "dispatch_failed"
-    if claim.state == "failed" and claim.reason.startswith(wanted) and not outcomes:
+    if claim.state == "failed" and claim.reason.startswith("dispatch_failed") and not outcomes:
         return None
-    return f"should have failed as {wanted} without running; it is said to be {said}, its code ended with {ran}"
+    return f"should have failed as dispatch_failed without running; it is said to be {said}, its code ended with {ran}"
+
+
+def _unlike_rejected(found: Finding, lane: Lane, claim: RowClaim, outcomes: list[str | None]) -> str | None:
+    """R6: `dispatch_failed: rejected 6 times: <cause>`, and the audit log has as many refusals of it, the last of
+    them with that cause's code."""
+    budget = int(found.records.run.setting("attempts"))
+    refusals = [create for create in lane.creates.get(claim.row, ()) if create.answer is Answer.REJECTED]
+    if claim.state == "success" and len(refusals) < budget:
+        found.doubt(
+            f"row {claim.row} was refused {len(refusals)} times and then taken: the denial was over before "
+            f"the {budget} attempts were spent"
+        )
+        return None
+    told = re.fullmatch(r"dispatch_failed: rejected (\d+) times: (\d{3}) \S.*", claim.reason)
+    said = f"{claim.state}{f' ({claim.reason})' if claim.reason else ''}"
+    if claim.state != "failed" or told is None or int(told[1]) != budget:
+        return f"should have failed as `dispatch_failed: rejected {budget} times: <cause>`; it is said to be {said}"
+    if outcomes:
+        return f"it is said to be {said}, and its code ran and ended with {outcomes[-1] or 'nothing'}"
+    if len(refusals) != budget or refusals[-1].code != int(told[2]):
+        last = f", the last time with {refusals[-1].code}" if refusals else ""
+        return f"it is said to be {said}, and the apiserver refused it {len(refusals)} times{last}"
+    return None

@@ -142,7 +142,7 @@ def test_result_json_keeps_its_shape(three: SyntheticRun, tmp_path: Path):
     assert written["faults"][0] == {"name": "control-plane-stop", "fired_at_s": 5.4, "healed_at_s": 32.3}
     assert set(written["lanes"]) == set(LANES)
     lane = written["lanes"]["tick"]
-    tasks = {"submitted", "due_in_outage", "succeeded", "failed", "executed_twice"}
+    tasks = {"submitted", "due_in_outage", "succeeded", "failed", "failed_as_expected", "executed_twice"}
     assert tasks | {"ambiguous_creates", "refused_pods", "attempts_spent"} == set(lane["tasks"])
     assert {checker.name for checker in CHECKERS} == set(lane["checkers"])
     for answer in lane["checkers"].values():
