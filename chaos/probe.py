@@ -109,7 +109,6 @@ class Probe:
     seen: deque[Sighting] = field(default_factory=lambda: deque(maxlen=10_000))
     """In the order of their ends; enough for an hour of close probing."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _leftover: set[tuple[str, str]] = field(default_factory=set)
     _numbers: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
     @classmethod
@@ -222,7 +221,6 @@ class Probe:
         name = f"probe-{connection}-{os.getpid()}-{self._numbers()}"
         url = f"{self.credentials.server}/api/v1/namespaces/{namespace}/pods"
         started, code, cause = self.history.now(), None, None
-        self._leftover.add((namespace, name))
         try:
             async with asyncio.timeout(self.deadline_s):
                 async with session.post(
@@ -241,22 +239,20 @@ class Probe:
         return Sighting(lane, connection, started, ended, code, cause)
 
     async def _delete(self, namespace: str, name: str, session: aiohttp.ClientSession) -> None:
-        url = f"{self.credentials.server}/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0"
+        await self._ask_to_delete(f"/{name}?gracePeriodSeconds=0", namespace, session)
+
+    async def _clean_up(self, session: aiohttp.ClientSession) -> None:
+        """Delete every probe that is left: a create may have been committed though its answer was lost."""
+        for namespace in self.namespaces.values():
+            await self._ask_to_delete(f"?labelSelector={POD_LABEL}&gracePeriodSeconds=0", namespace, session)
+
+    async def _ask_to_delete(self, which: str, namespace: str, session: aiohttp.ClientSession) -> None:
+        """One request, bounded; it may fail, for the API may be away."""
+        url = f"{self.credentials.server}/api/v1/namespaces/{namespace}/pods{which}"
         with suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with asyncio.timeout(self.deadline_s):
                 async with session.delete(url, headers=self.credentials.headers) as answer:
                     await answer.read()
-                    if answer.status in (200, 202, 404):
-                        self._leftover.discard((namespace, name))
-
-    async def _clean_up(self, session: aiohttp.ClientSession) -> None:
-        """Delete every pod whose create or delete has no known outcome. Bounded: the API may be away for good."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(10):
-                for namespace, name in list(self._leftover):
-                    await self._delete(namespace, name, session)
-                    if not self._leftover:
-                        break
 
     @asynccontextmanager
     async def _sessions(self) -> AsyncIterator[dict[Connection, aiohttp.ClientSession]]:
