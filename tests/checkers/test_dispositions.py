@@ -22,7 +22,7 @@ def test_R1_the_faults_led_to_what_the_table_says(run: SyntheticRun, ask: Ask):
     ("code", "reason", "message", "claim", "verdict"),
     [
         (201, "", "", {"disposition": "Placed", "cause": ""}, "valid"),
-        (201, "", "", {"disposition": "Unavailable", "cause": "connection reset", "may_exist": True}, "valid"),
+        (201, "", "", {"disposition": "Unavailable", "cause": "connection reset", "may_exist": True}, "unknown"),
         (201, "", "", {"disposition": "Unavailable", "cause": "connection reset", "may_exist": False}, "invalid"),
         (201, "", "", {"disposition": "Rejected", "cause": "409 AlreadyExists"}, "invalid"),
         (503, "ServiceUnavailable", "", {"disposition": "Unavailable", "cause": "503 ServiceUnavailable"}, "valid"),
@@ -33,7 +33,7 @@ def test_R1_the_faults_led_to_what_the_table_says(run: SyntheticRun, ask: Ask):
         (500, "InternalError", "", {"disposition": "Unavailable", "cause": "webhook unreachable"}, "valid"),
         (429, "", "", {"disposition": "Backpressure", "cause": "429 TooManyRequests"}, "valid"),
         (429, "", "", {"disposition": "Unavailable", "cause": "429 TooManyRequests"}, "invalid"),
-        (403, "Forbidden", "", {"disposition": "Unavailable", "cause": "deadline exceeded after 15s"}, "valid"),
+        (403, "Forbidden", "", {"disposition": "Unavailable", "cause": "connection refused"}, "invalid"),
         (403, "Forbidden", "", {"disposition": "Backpressure", "cause": "403 quota"}, "invalid"),
     ],
 )
@@ -47,6 +47,23 @@ def test_R1_to_R3_a_create_is_called_what_it_was_answered(
     run.events("create", row=row)[-1].update(claim)
     answer = ask(run, "dispositions")
     assert answer.verdict == verdict, words(answer)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(201, ""), (403, "Forbidden"), (429, "")])
+def test_R1_an_answer_may_be_lost_to_a_fault_or_to_the_clients_own_deadline(
+    run: SyntheticRun, ask: Ask, code: int, reason: str
+):
+    row = run.pick("tick", "after")
+    spoil.call_answered(run, "tick", row, code, reason, "")
+    claim = run.events("create", row=row)[-1]
+    claim.update(disposition="Unavailable", cause="deadline exceeded after 5s", may_exist=True)
+    assert ask(run, "dispositions").verdict is not Verdict.VALID, "it ended at once, and nothing was at work"
+    claim["ended"] = claim["started"] + 5
+    assert ask(run, "dispositions").verdict is Verdict.VALID
+    claim["ended"] = claim["started"] + 0.1
+    spoil.injected_fault(run, "connection-cut", claim["started"] - 0.1, claim["started"] + 0.1)
+    answer = ask(run, "dispositions")
+    assert answer.verdict is Verdict.VALID, words(answer)
 
 
 @pytest.mark.parametrize("claimed", ["Rejected", "Backpressure", "Placed"])
