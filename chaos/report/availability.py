@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from chaos.events import Probe, Sample
 from chaos.records import Records
@@ -43,6 +44,10 @@ def strips_of(records: Records, samples: list[Sample]) -> list[Strip]:
     if any("webhook" in sample.values for sample in samples):
         strips.append(Strip("Webhook", "samples", _of_samples(samples, "webhook")))
     for lane in records.lanes:
+        sampled = [term for term in records.leader_terms if term.get("lane") == lane]
+        if sampled:
+            strips.append(Strip(f"Leader of {lane}", "leadership table", _sampled_terms(sampled)))
+            continue
         of_lane = [sample for sample in samples if sample.lane == lane and "leader_term" in sample.values]
         if of_lane:
             strips.append(Strip(f"Leader of {lane}", "samples (claim)", _terms(of_lane)))
@@ -73,6 +78,17 @@ def _of_samples(samples: list[Sample], name: str) -> list[State]:
 def _terms(samples: list[Sample]) -> list[State]:
     terms = ((sample.t, int(sample.values["leader_term"])) for sample in sorted(samples, key=lambda one: one.t))
     return merged((t, f"term {term}" if term > 0 else "no leader", "") for t, term in terms)
+
+
+def _sampled_terms(terms: list[dict[str, Any]]) -> list[State]:
+    """From the leadership table as the suite saw it; what no holder had is a gap without a leader."""
+    states: list[State] = []
+    for term in sorted(terms, key=lambda term: float(term["since"])):
+        begin, end = float(term["since"]), float(term["until"])
+        if states and begin > states[-1].end:
+            states.append(State(states[-1].end, begin, "no leader"))
+        states.append(State(begin, end, f"term {term['term']}", str(term.get("holder") or "")))
+    return [state for state in states if state.end > state.begin]
 
 
 def merged(changes: Iterable[tuple[float, str, str]]) -> list[State]:

@@ -1,98 +1,31 @@
-"""From a run's records to the series behind the plots. Pure: no files, no colours, no HTML.
+"""From a run's records to what the plots and sentences show. Pure: no files, no colours, no HTML.
 
-Everything is aggregated to a number of points that does not grow with the number of tasks, so that a run of 100,000
-tasks makes a page that opens as fast as one of 300. All times are seconds on the run clock.
+All times are seconds on the run clock.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
 
 from chaos.events import Fault, FaultClass
 from chaos.records import Lane, Records
 from chaos.report.rows import Outcome, RowFacts, facts_of
+from chaos.report.series import Bins, LatencyPoint, Span, latency_points, oldest_due_age
 
-BIN_WIDTHS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
-MOST_BINS = 120
-AGE_POINTS = 500
-MOST_CAUSES = 6
 STARTUP_S = 10.0
 """How long after the API's return a 403 is put down to the start of the apiserver, as the checkers have it."""
 
 
 @dataclass(slots=True, frozen=True)
-class Span:
-    """A stretch of the run clock."""
-
-    begin: float
-    end: float
-
-    @property
-    def length(self) -> float:
-        return self.end - self.begin
-
-
-@dataclass(slots=True, frozen=True)
 class Band:
-    """A fault as a shaded band: from its injection to its confirmed end."""
+    """A fault as a shaded band: from its injection to its confirmed end; `fired_at` is when it was seen to bite."""
 
     letter: str
     fault: Fault
     begin: float
     end: float
-    fired: bool
+    fired_at: float | None
     healed: bool
-
-
-@dataclass(slots=True, frozen=True)
-class Bins:
-    """Equal bins over a span."""
-
-    begin: float
-    width: float
-    number: int
-
-    @classmethod
-    def over(cls, span: Span) -> "Bins":
-        width = next((w for w in BIN_WIDTHS if span.length / w <= MOST_BINS), span.length / MOST_BINS)
-        return cls(span.begin, width, max(1, ceil(span.length / width)))
-
-    @property
-    def starts(self) -> list[float]:
-        return [round(self.begin + index * self.width, 3) for index in range(self.number)]
-
-    def index(self, t: float) -> int | None:
-        """The bin of a moment; None outside. The end of the last bin belongs to it."""
-        at = int((t - self.begin) // self.width)
-        return None if at < 0 or at > self.number else min(at, self.number - 1)
-
-    def count(self, times: Iterable[float]) -> list[int]:
-        counts = [0] * self.number
-        for t in times:
-            if (at := self.index(t)) is not None:
-                counts[at] += 1
-        return counts
-
-    def count_by(self, events: Iterable[tuple[str, float]], most: int = MOST_CAUSES) -> dict[str, list[int]]:
-        """Counts by name, the most frequent names first; what is beyond `most` names is put together as `other`."""
-        pairs = [(name, at) for name, t in events if (at := self.index(t)) is not None]
-        kept = [name for name, _ in Counter(name for name, _ in pairs).most_common(most)]
-        counts: dict[str, list[int]] = {name: [0] * self.number for name in kept}
-        for name, at in pairs:
-            counts.setdefault(name if name in kept else "other", [0] * self.number)[at] += 1
-        return counts
-
-
-@dataclass(slots=True, frozen=True)
-class LatencyPoint:
-    """A task, or the slowest, the middle and the fastest of a bin that holds more than three (`stands_for`)."""
-
-    due: float
-    waited: float
-    row: int
-    stands_for: int = 1
 
 
 @dataclass(slots=True)
@@ -109,6 +42,8 @@ class LaneData:
     refused: list[int]
     oldest: list[tuple[float, float]]
     """(t, how long the oldest row without an answer had been due)."""
+    outcomes: dict[Outcome, int]
+    """How many rows came to which outcome."""
     latency: dict[Outcome, list[LatencyPoint]]
     causes: dict[str, list[int]]
     """CLAIM: offers that were not placed, by cause."""
@@ -187,7 +122,8 @@ def bands_of(records: Records) -> list[Band]:
         if begin is None:
             continue
         end = fault.healed_at if fault.healed_at is not None else max(records.end, begin)
-        bands.append(Band(_letter(number), fault, begin, end, fault.fired_at is not None, fault.healed_at is not None))
+        fired_at = fault.fired_at if fault.fired_at is not None and fault.fired_at <= end else None
+        bands.append(Band(_letter(number), fault, begin, end, fired_at, fault.healed_at is not None))
     return bands
 
 
@@ -196,8 +132,13 @@ def _letter(number: int) -> str:
 
 
 def main_outage(records: Records) -> Fault | None:
-    """The longest fault that kept the API from taking creates, among those that were seen to fire."""
-    outages = [f for f in records.faults if f.kind is FaultClass.OUTAGE and f.fired_at is not None]
+    """The longest outage among those that were seen to fire; faults that take over from each other are one."""
+    outages = [
+        fault
+        for lane in records.lanes
+        for fault in records.episodes(lane, FaultClass.OUTAGE)
+        if fault.fired_at is not None
+    ]
 
     def length(fault: Fault) -> float:
         begin, until = fault.biting()
@@ -227,6 +168,7 @@ def _lane_data(records: Records, lane: Lane, outage: Fault | None, span: Span, b
         began=bins.count(e.started for executions in lane.executions.values() for e in executions),
         refused=bins.count(refused),
         oldest=oldest_due_age(facts.values(), span),
+        outcomes=dict(sorted(Counter(one.outcome for one in facts.values()).items(), key=lambda item: -item[1])),
         latency=latency_points(facts.values(), bins),
         causes=bins.count_by((claim.cause or claim.disposition, claim.ended) for claim in unplaced),
         startup_403s=sorted(startup),
@@ -245,43 +187,6 @@ def _at_startup(faults: Iterable[Fault], t: float, healed: float | None) -> bool
         if fault.heal_began <= t <= max(over, healed or over) + STARTUP_S:
             return True
     return False
-
-
-def oldest_due_age(facts: Iterable[RowFacts], span: Span, points: int = AGE_POINTS) -> list[tuple[float, float]]:
-    """How long the oldest row that waits for its first answer had been due, at equal steps over the span.
-
-    From evidence where there is any (the answer); a row that the dispatcher says has failed waits no longer.
-    """
-    waiting = sorted((one.due, one.left if one.left is not None else float("inf")) for one in facts)
-    series: list[tuple[float, float]] = []
-    heap: list[tuple[float, float]] = []
-    nearest = 0
-    step = span.length / points
-    for number in range(points + 1):
-        t = span.begin + number * step
-        while nearest < len(waiting) and waiting[nearest][0] <= t:
-            heapq.heappush(heap, waiting[nearest])
-            nearest += 1
-        while heap and heap[0][1] <= t:
-            heapq.heappop(heap)
-        series.append((round(t, 3), round(t - heap[0][0], 3) if heap else 0.0))
-    return series
-
-
-def latency_points(facts: Iterable[RowFacts], bins: Bins) -> dict[Outcome, list[LatencyPoint]]:
-    """Seconds from due to placed (to failed) by outcome; crowded bins keep their slowest, middle and fastest."""
-    crowds: dict[tuple[Outcome, int], list[tuple[float, float, int]]] = {}
-    for one in facts:
-        at = bins.index(one.due)
-        if one.waited is not None and at is not None:
-            crowds.setdefault((one.outcome, at), []).append((one.waited, one.due, one.row))
-    points: dict[Outcome, list[LatencyPoint]] = {outcome: [] for outcome in Outcome}
-    crowded = sum(len(crowd) for crowd in crowds.values()) > 1500
-    for (outcome, _), crowd in sorted(crowds.items(), key=lambda item: item[0][1]):
-        crowd.sort()
-        kept = crowd if not crowded or len(crowd) <= 3 else [crowd[0], crowd[len(crowd) // 2], crowd[-1]]
-        points[outcome] += [LatencyPoint(due, waited, row, len(crowd) // len(kept)) for waited, due, row in kept]
-    return {outcome: some for outcome, some in points.items() if some}
 
 
 def offending_rows(offences: Iterable[tuple[str, int | None]]) -> Mapping[tuple[str, int], int]:

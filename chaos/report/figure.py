@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.report.data import Band, Span
+from chaos.report.data import Band
+from chaos.report.series import Span
 
 Json = dict[str, Any]
 ZERO_MS = 946_684_800_000
@@ -166,23 +167,17 @@ def axis_name(letter: str, number: int) -> str:
 
 
 def shade(layout: Json, bands: Sequence[Band]) -> None:
-    """Shade the faults over the whole height, each with its letter above."""
+    """Shade the faults over the whole height, darker where they were seen to bite, each with its letter above."""
     for band in bands:
+        over_all = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+        edge = {"width": 1, "color": "--band-edge"}
+        span = {"x0": ms(band.begin), "x1": ms(band.end)}
         layout["shapes"].append(
-            {
-                "type": "rect",
-                "name": f"fault-{band.letter}",
-                "xref": "x",
-                "yref": "paper",
-                "x0": ms(band.begin),
-                "x1": ms(band.end),
-                "y0": 0,
-                "y1": 1,
-                "fillcolor": "--band",
-                "line": {"width": 1, "color": "--band-edge"},
-                "layer": "below",
-            }
+            {**over_all, **span, "name": f"fault-{band.letter}", "fillcolor": "--band", "line": edge}
         )
+        if band.fired_at is not None:
+            span = {"x0": ms(band.fired_at), "x1": ms(band.end)}
+            layout["shapes"].append({**over_all, **span, "fillcolor": "--band", "line": {"width": 0}})
         layout["annotations"].append(
             {
                 "text": f"<b>{band.letter}</b>",

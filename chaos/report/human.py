@@ -93,8 +93,18 @@ def figure(name: str, value: object) -> str:
         if name in MOMENTS:
             return clock(value)
         return seconds(value) if name.endswith("_s") else number(value)
+    if isinstance(value, dict) and any(isinstance(one, dict) for one in value.values()):
+        return "; ".join(f"{key}: {_figures(one)}" for key, one in value.items())
     if isinstance(value, dict):
         return " · ".join(f"{key} {figure(name, one)}" for key, one in value.items()) or NOTHING
     if isinstance(value, list | tuple):
         return ", ".join(figure(name, one) for one in value) or NOTHING
     return str(value)
+
+
+def _figures(value: object) -> str:
+    """Figures within a figure, each worded by its own name."""
+    if not isinstance(value, dict):
+        return str(value)
+    told = (f"{words(name.removesuffix('_s'))} {figure(name, one)}" for name, one in value.items() if one is not None)
+    return ", ".join(told)

@@ -5,7 +5,9 @@ from a mail or a CI artifact, and tells nobody that it was opened.
 """
 
 import csv
-from collections.abc import Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -18,12 +20,11 @@ from markupsafe import Markup
 
 from chaos.errors import ChaosError
 from chaos.events import Sample
-from chaos.jsonl import Damage
 from chaos.records import Records
-from chaos.report import availability, human, ladder, lanes_table, plots, plots_rows, plots_world, story
-from chaos.report.data import RunData, offending_rows
+from chaos.report import availability, human, ladder, lanes_table, missing, plots, plots_rows, plots_world, story
+from chaos.report.data import LaneData, RunData, offending_rows
 from chaos.report.figure import Figure
-from chaos.report.rows import Moment, shortened, story_of, worst
+from chaos.report.rows import Moment, RowFacts, shortened, story_of, worst
 from chaos.report.verdicts import Offence, Verdicts
 
 HERE = Path(__file__).parent
@@ -31,11 +32,6 @@ WORST = 50
 MOST_OFFENCES = 30
 AFTERWARDS = ("collect", "check", "report")
 """Phases that every run comes to, however early it broke off."""
-WITNESSES = {
-    "history": ("history.jsonl", "the suite’s own events, faults and probes"),
-    "ledger": ("ledger.jsonl", "what user code wrote about itself"),
-    "audit": ("audit.jsonl", "the apiserver’s log of creates"),
-}
 
 
 def write_report(run_dir: Path | str) -> Path:
@@ -47,13 +43,26 @@ def write_report(run_dir: Path | str) -> Path:
     if not run_dir.is_dir():
         raise ChaosError(f"{run_dir} is no directory of a run")
     path, temporary = run_dir / "report.html", run_dir / ".report.html.tmp"
-    page = render(Context.of(run_dir))
+    with _no_collector():
+        page = render(Context.of(run_dir))
     try:
         temporary.write_text(page, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         raise ChaosError(f"the report cannot be written to {path}: {error.strerror}") from error
     return path
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Records are millions of small objects without a cycle: looking for one takes half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,6 +82,7 @@ class Context:
     data: RunData | None
     verdicts: Verdicts
     missing: list[str]
+    """What is not on record, in words."""
     figures: dict[str, Figure] = field(default_factory=dict)
     ladders: list[ladder.Ladder] = field(default_factory=list)
     lanes: list[lanes_table.Line] = field(default_factory=list)
@@ -90,7 +100,7 @@ class Context:
         data = RunData.of(records)
         context = cls(run_dir, data, verdicts, [])
         samples = context.samples()
-        context.missing += _missing(records.damage, verdicts, samples)
+        context.missing += missing.what(records.damage, verdicts, samples)
         context.ladders = ladder.ladders_of(data)
         context.lanes = lanes_table.lines_of(data, verdicts)
         context.cases = [_case(data, one) for one in verdicts.deciding_offences[:MOST_OFFENCES]]
@@ -109,24 +119,34 @@ class Context:
             return []
 
     def draw(self, data: RunData, samples: list[Sample]) -> None:
-        """All plots there are data for."""
-        strips = availability.strips_of(data.records, samples)
-        figures = [plots.rates(data), plots.oldest_due(data, stable_times(data, self.verdicts)), plots.latency(data)]
-        figures.append(plots_world.causes(data))
-        if strips:
-            figures.append(plots_world.availability(data, strips))
-        if self.ladders:
-            figures.append(plots_rows.ladder(self.ladders))
+        """All pictures there are data for. One that cannot be drawn is told as missing: the others must still come."""
         places = offending_rows([(one.lane, one.row) for one in self.verdicts.offences])
         first: dict[tuple[str, int], Offence] = {}
         for one in self.verdicts.offences:
             if one.row is not None:
                 first.setdefault((one.lane, one.row), one)
-        for name, lanes in (("timeline", data.deciding), ("timeline-control", data.controls)):
-            rows = worst((fact for lane in lanes for fact in lane.facts.values()), places, WORST)
-            if rows:
-                figures.append(plots_rows.timeline(data, name, rows, first))
-        self.figures = {figure.name: figure for figure in figures}
+
+        def rows_of(lanes: list[LaneData]) -> list[RowFacts]:
+            return worst((fact for lane in lanes for fact in lane.facts.values()), places, WORST)
+
+        pictures: dict[str, Callable[[], Figure | None]] = {
+            "rates": lambda: plots.rates(data),
+            "oldest": lambda: plots.oldest_due(data, stable_times(data, self.verdicts)),
+            "latency": lambda: plots.latency(data),
+            "causes": lambda: plots_world.causes(data),
+            "availability": lambda: plots_world.availability(data, availability.strips_of(data.records, samples)),
+            "ladder": lambda: plots_rows.ladder(self.ladders),
+            "timeline": lambda: plots_rows.timeline(data, "timeline", rows_of(data.deciding), first),
+            "timeline-control": lambda: plots_rows.timeline(data, "timeline-control", rows_of(data.controls), first),
+        }
+        for name, make in pictures.items():
+            try:
+                figure = make()
+            except Exception as error:
+                self.missing.append(f"the picture “{name}” could not be drawn, a bug in the report: {error!r}")
+                continue
+            if figure is not None:
+                self.figures[name] = figure
 
     @property
     def headline(self) -> str:
@@ -188,10 +208,14 @@ def _setting(name: str, value: object) -> str:
 
 
 def stable_times(data: RunData, verdicts: Verdicts) -> Mapping[str, float]:
-    """When each lane was stable, on the run clock: the checker counts from the API's return."""
+    """When each lane was stable after the main outage, on the run clock: the checker counts from the API's return."""
     found = {}
     for name, lane in data.lanes.items():
         after = verdicts.figure(name, "recovery", "stable_at_s")
+        each = verdicts.figure(name, "recovery", "faults")
+        if isinstance(each, dict) and data.outage is not None:
+            of_outage = each.get(data.outage.name)
+            after = of_outage.get("stable_at_s") if isinstance(of_outage, dict) else None
         if isinstance(after, int | float) and lane.healed is not None:
             found[name] = lane.healed + after
     return found
@@ -203,27 +227,6 @@ def _case(data: RunData, offence: Offence) -> Case:
         return Case(offence, [], 0)
     moments, left_out = shortened(story_of(lane, offence.row, (offence.t, offence.what)))
     return Case(offence, moments, left_out)
-
-
-def _missing(damage: Mapping[str, Damage], verdicts: Verdicts, samples: list[Sample]) -> list[str]:
-    """What is missing or damaged, in words; empty when everything is there."""
-    told = []
-    for witness, (file, what) in WITNESSES.items():
-        harm = damage[witness]
-        if harm.missing:
-            told.append(f"{file} is missing ({what})")
-        elif harm.silent:
-            told.append(f"{file} is empty ({what})")
-        elif harm.damaged:
-            lines = human.plural(harm.damaged, "damaged line")
-            told.append(f"{file} has {lines}, the first is line {harm.first_damaged_line} ({what})")
-        elif harm.torn:
-            told.append(f"the last line of {file} is torn off and was left out ({what})")
-    if verdicts.trouble is not None:
-        told.append(verdicts.trouble)
-    if not samples:
-        told.append("samples.csv is missing or empty (webhook and leader terms come from it)")
-    return told
 
 
 def render(context: Context) -> str:

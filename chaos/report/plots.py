@@ -258,8 +258,8 @@ def _promise(figure: Figure, data: RunData, lane: LaneData, panel: int, budget: 
 def _latency_in_words(data: RunData) -> str:
     told = []
     for lane in data.lanes.values():
-        counts = [f"{sum(p.stands_for for p in some)} {outcome}" for outcome, some in lane.latency.items()]
-        told.append(f"{lane.name}: {human.listed(counts) or 'no task was placed'}")
+        counts = [f"{human.count(number)} {outcome}" for outcome, number in lane.outcomes.items()]
+        told.append(f"{lane.name}: {human.listed(counts) or 'no task was handed in'}")
     return f"{'; '.join(told)}."
 
 

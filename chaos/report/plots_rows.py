@@ -25,8 +25,10 @@ DISPOSITIONS = {
 ROW_HEIGHT = 17
 
 
-def ladder(ladders: list[Ladder]) -> Figure:
-    """Offers of one row a lane, in seconds after its first, above and below what the rules say."""
+def ladder(ladders: list[Ladder]) -> Figure | None:
+    """Offers of one row a lane, in seconds after its first, beside what the rules say. None without any ladder."""
+    if not ladders:
+        return None
     lines: list[tuple[str, list[float], str, Ladder | None]] = []
     now = [one for one in ladders if not one.control]
     before = [one for one in ladders if one.control]
@@ -147,8 +149,12 @@ def _ladder_in_words(ladders: list[Ladder]) -> str:
     return f"{'. '.join(told)}."
 
 
-def timeline(data: RunData, name: str, rows: list[RowFacts], offences: Mapping[tuple[str, int], Offence]) -> Figure:
-    """One line a row: waiting, offers, runs. Rows that a check names come first, with a star at the offence."""
+def timeline(
+    data: RunData, name: str, rows: list[RowFacts], offences: Mapping[tuple[str, int], Offence]
+) -> Figure | None:
+    """One line a row: waiting, offers, runs. Rows that a check names come first, with a star. None without any row."""
+    if not rows:
+        return None
     height = ROW_HEIGHT * len(rows) + 80
     labels = {(one.lane, one.row): text(f"{one.lane} {one.row}") for one in rows}
     layout = base_layout(

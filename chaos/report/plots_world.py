@@ -84,8 +84,10 @@ def _causes_in_words(data: RunData) -> str:
     return f"{'; '.join(told)}. The audit log has {codes or 'no creates'}."
 
 
-def availability(data: RunData, strips: list[Strip]) -> Figure:
-    """What was there when, one strip each; a term of leadership is a block of its own."""
+def availability(data: RunData, strips: list[Strip]) -> Figure | None:
+    """What was there when, one strip each; a term of leadership is a block of its own. None without any strip."""
+    if not strips:
+        return None
     height = 30 * len(strips) + 80
     names = [text(strip.name) for strip in strips]
     layout = base_layout(

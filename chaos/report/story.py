@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from chaos.events import FaultClass
+from chaos.events import Fault, FaultClass
 from chaos.report import human
-from chaos.report.data import LaneData, RunData
+from chaos.report.data import Band, LaneData, RunData
 from chaos.report.verdicts import Verdicts
 
 # What a class of faults does to a dispatcher, in words.
@@ -145,16 +145,20 @@ def _task_figure(lane: LaneData, verdicts: Verdicts, name: str, otherwise: int) 
     return int(value) if isinstance(value, int | float) else otherwise
 
 
+def _within(band: Band, outage: Fault) -> bool:
+    begin, end = outage.active()
+    return begin <= band.begin and band.end <= max(end, band.begin)
+
+
 def _other_faults(data: RunData) -> list[str]:
     told = []
     for band in data.bands:
         fault = band.fault
-        if fault is data.outage:
+        if data.outage is not None and fault.name in data.outage.name.split(", ") and _within(band, data.outage):
             continue
-        if not band.fired:
+        if band.fired_at is None:
             told.append(f"The fault “{fault.name}” was injected at {human.clock(band.begin)} and was not seen to fire.")
             continue
-        begin = fault.fired_at if fault.fired_at is not None else band.begin
-        span = f"for {human.seconds(band.end - begin)}" if band.healed else "to the end of the records"
-        told.append(f"From {human.clock(begin)}, {span}, {DID[fault.kind]} (fault “{fault.name}”).")
+        span = f"for {human.seconds(band.end - band.fired_at)}" if band.healed else "to the end of the records"
+        told.append(f"From {human.clock(band.fired_at)}, {span}, {DID[fault.kind]} (fault “{fault.name}”).")
     return told

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from chaos.report import human
+from chaos.report.budgets import Figure, figures_of, main_figures
 
 Json = dict[str, Any]
 
@@ -38,43 +39,10 @@ CHECKS: dict[str, tuple[str, str]] = {
     "window": ("Outage window", "A task gave up only once its outage had lasted for the whole window."),
     "leader_terms": ("One leader at a time", "Terms of leadership did not overlap, and a change restarted no window."),
 }
-# The figures that tell the most of a check; the others stand in the fold below the table.
-MAIN = {
-    "load_sufficient": ("due_during", "opening_due", "due_answer_lost"),
-    "fault_fired": ("fired_at_s",),
-    "healed": ("heal_took_s",),
-    "recovery": ("slowest_s", "never_answered", "startup_403s"),
-    "single_execution": ("executed_twice", "executions"),
-    "no_lost_task": ("failed", "succeeded", "unfinished"),
-    "no_unexpected": ("not_handed_in",),
-    "fencing": ("refused", "double_creates"),
-    "dispositions": ("offers", "attempts_spent"),
-}
-NOUGHT = frozenset({"failed", "executed_twice", "unfinished", "never_answered", "not_handed_in", "double_creates"})
-"""Figures whose budget is none at all."""
-LABELS = {
-    "due_during": "due in the outage",
-    "opening_due": "due at its start",
-    "due_answer_lost": "due while answers were lost",
-    "startup_403s": "403s at start-up",
-    "heal_took_s": "took",
-    "fired_at_s": "seen",
-}
 JUDGED = re.compile(r"^(?P<lane>[^:]+): (?P<check>\w+) is (?P<verdict>\w+): (?P<why>.*)$", re.DOTALL)
 """How result.json words a check's reason."""
 SYMBOLS = {"valid": "✓", "invalid": "✕", "unknown": "?", "not_applicable": "–"}
 WORDS = {"valid": "valid", "invalid": "invalid", "unknown": "unknown", "not_applicable": "does not apply"}
-
-
-@dataclass(slots=True, frozen=True)
-class Figure:
-    """One figure beside its budget, as text; `share` of the budget used (0 to 1 and more) where that makes sense."""
-
-    name: str
-    label: str
-    value: str
-    budget: str = ""
-    share: float | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,11 +84,8 @@ class Cell:
         return WORDS[self.verdict]
 
     def main(self, check: str) -> list[Figure]:
-        """The few figures that tell the most: the known ones that are there and say something, else the first."""
-        by_name = {figure.name: figure for figure in self.figures if figure.value != human.NOTHING}
-        known = [by_name[name] for name in MAIN.get(check, ()) if name in by_name]
-        told = [figure for figure in known if figure.value != "0" or figure is known[0]]
-        return told or [figure for figure in by_name.values() if figure.budget][:3] or list(by_name.values())[:2]
+        """The few figures that tell the most."""
+        return main_figures(check, self.figures)
 
 
 @dataclass(slots=True, frozen=True)
@@ -207,48 +172,25 @@ def _load(path: Path) -> tuple[Json, str | None]:
 
 
 def _cell(lane: str, check: str, found: Json, decides: bool) -> Cell:
-    offence = found.get("first_offence")
     verdict = _verdict(found.get("verdict"))
-    if isinstance(offence, dict):
-        more = {name: value for name, value in offence.items() if name not in ("row", "t", "what")}
-        row, t = offence.get("row"), offence.get("t")
-        first = Offence(
-            lane,
-            check,
-            row if isinstance(row, int) else None,
-            float(t) if isinstance(t, int | float) else None,
-            str(offence.get("what") or "no words for it are on record"),
-            decides,
-            more,
-        )
-    else:
-        first = None
-    return Cell(
-        verdict, figures_of(_dict(found.get("figures"))), first, [str(one) for one in found.get("reasons") or ()]
+    figures = figures_of(_dict(found.get("figures")), held=verdict == "valid")
+    reasons = [str(one) for one in found.get("reasons") or ()]
+    return Cell(verdict, figures, _offence(lane, check, found.get("first_offence"), decides), reasons)
+
+
+def _offence(lane: str, check: str, told: object, decides: bool) -> Offence | None:
+    if not isinstance(told, dict):
+        return None
+    row, t, what = told.get("row"), told.get("t"), told.get("what")
+    return Offence(
+        lane=lane,
+        check=check,
+        row=row if isinstance(row, int) else None,
+        t=float(t) if isinstance(t, int | float) else None,
+        what=str(what or "no words for it are on record"),
+        decides=decides,
+        more={name: value for name, value in told.items() if name not in ("row", "t", "what")},
     )
-
-
-def figures_of(figures: Json) -> list[Figure]:
-    """Figures with their budgets beside them: `budget_s` belongs to the figure before it, `x_least` to `x`."""
-    shown: list[Figure] = []
-    budgets = {"budget_s"} | {name for name in figures if name.endswith("_least") and name[:-6] in figures}
-    budget = figures.get("budget_s")
-    for name, value in figures.items():
-        if name in budgets:
-            continue
-        label = LABELS.get(name, human.words(name.removesuffix("_s")))
-        least = figures.get(f"{name}_least")
-        if isinstance(least, int | float):
-            shown.append(Figure(name, label, human.figure(name, value), f"of at least {human.figure(name, least)}"))
-        elif isinstance(budget, int | float) and name.endswith("_s") and isinstance(value, int | float):
-            share = value / budget if budget else None
-            shown.append(Figure(name, label, human.figure(name, value), f"of {human.bound(budget)}", share))
-            budget = None
-        elif name in NOUGHT:
-            shown.append(Figure(name, label, human.figure(name, value), "of 0 allowed" if value else ""))
-        else:
-            shown.append(Figure(name, label, human.figure(name, value)))
-    return shown
 
 
 def _reasons(raw: Json, cells: dict[tuple[str, str], Cell], control: frozenset[str]) -> Iterator[str]:
