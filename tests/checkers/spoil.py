@@ -113,6 +113,21 @@ def fail_for_the_outage(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
     return claim_row(run, lane, row, state="failed", reason=reason, max_tries=1)
 
 
+def deny(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
+    """A webhook denies the row six times, at the pace of R6, and it fails for it."""
+    placed = run.creates(lane, row)[-1]
+    never_run(run, lane, row)
+    run.audit = [e for e in run.audit if (e["lane"], e["row"]) != (lane, row)]
+    backoff, at = run.constants.backoff, 0.0
+    for attempt in range(run.constants.attempts):
+        again = {**placed, "received": placed["received"] + at, "answered": placed["answered"] + at}
+        again |= {"epoch": placed["epoch"] + 2 * attempt, "code": 403, "reason": "Forbidden"}
+        run.audit.append({**again, "message": 'admission webhook "a" denied the request: no', "id": f"{row}-{attempt}"})
+        at += backoff * 2**attempt
+    reason = f"dispatch_failed: rejected {run.constants.attempts} times: 403 denied by webhook: no"
+    return claim_row(run, lane, row, state="failed", reason=reason, max_tries=1)
+
+
 def create_twice(run: SyntheticRun, lane: str, row: int) -> SyntheticRun:
     """The client repeats a create by itself, behind the dispatcher's back (R17)."""
     first = run.creates(lane, row)[-1]

@@ -129,6 +129,13 @@ def test_each_fault_is_judged_up_to_the_next_one(run: SyntheticRun, ask: Ask):
     assert ask(run, "recovery").verdict is Verdict.INVALID
 
 
+def test_a_row_that_was_never_answered_is_held_against_the_first_fault_only(run: SyntheticRun, ask: Ask):
+    answer = ask(spoil.fail_for_the_outage(run, "tick", run.pick("tick", "early")), "recovery")
+    assert answer.figures["never_answered"] == 1
+    assert answer.figures["faults"]["answer-lost"]["never_answered"] == 0
+    assert answer.offences == 1
+
+
 def test_a_run_without_an_outage_has_no_recovery(run: SyntheticRun, ask: Ask):
     run.history = [e for e in run.history if e["op"] != "fault"]
     assert ask(run, "recovery").verdict is Verdict.NOT_APPLICABLE

@@ -140,7 +140,7 @@ def test_a_run_that_was_broken_off_loses_no_task(run: SyntheticRun, ask: Ask):
         ("failure", "failure", "failed", "exit code 1", "valid"),
         ("failure", "success", "success", "", "invalid"),
         ("any", "success", "success", "", "valid"),
-        ("rejected", "success", "success", "", "invalid"),
+        ("dispatch_failed", "success", "success", "", "invalid"),
     ],
 )
 def test_a_task_ends_as_the_load_meant_it_to(
@@ -154,11 +154,21 @@ def test_a_task_ends_as_the_load_meant_it_to(
     assert answer.verdict == verdict, words(answer)
 
 
-def test_a_denied_task_is_expected_to_be_rejected(run: SyntheticRun, ask: Ask):
-    row = run.pick("tick", "early")
-    spoil.fail_for_the_outage(run, "tick", row)
+def test_R6_a_denied_task_should_fail_after_six_rejections_in_their_words(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "after")
+    spoil.deny(run, "tick", row)
+    assert ask(run, "no_lost_task").verdict is Verdict.INVALID, "nobody meant it to be denied"
     run.events("submit", type="ok", row=row)[0]["expect"] = "rejected"
-    assert ask(run, "no_lost_task").verdict is Verdict.VALID
+    answer = ask(run, "no_lost_task")
+    assert answer.verdict is Verdict.VALID, words(answer)
+    run.audit.remove(run.creates("tick", row)[0])
+    assert "the apiserver refused it 5 times" in words(ask(run, "no_lost_task"))
+
+
+def test_a_denial_that_was_over_too_early_proves_nothing(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "after")
+    run.events("submit", type="ok", row=row)[0]["expect"] = "rejected"
+    assert "the denial was over before the 6 attempts were spent" in words(ask(run, "no_lost_task"))
 
 
 def test_an_unanswered_submission_accounts_for_one_row_and_a_refused_one_for_none(run: SyntheticRun, ask: Ask):
