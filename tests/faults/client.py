@@ -1,14 +1,13 @@
-"""The real executor, driven from a test over either event loop."""
+"""The real executor, driven from a test."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import uvloop
 import yaml
 
 from dispatcher.executors import Attempt
@@ -16,10 +15,6 @@ from dispatcher.executors.kubernetes import KubernetesExecutor
 from dispatcher.executors.limiter import RateLimiter
 from dispatcher.rules import Outcome
 
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
 ATTEMPT = Attempt(
     row_id=7,
     epoch=3,
@@ -56,14 +51,13 @@ class Client:
     """One event loop and one executor on it. `create` runs one create to its end."""
 
     kubeconfig: Path | None
-    loop: str = "asyncio"
     deadline_s: float = 5.0
     limiter: RateLimiter = field(default_factory=lambda: RateLimiter(0, 1, 0))
     connections: int = 8
     _used: bool = False
 
     def __enter__(self) -> "Client":
-        self._runner = asyncio.Runner(loop_factory=LOOPS[self.loop])
+        self._runner = asyncio.Runner()
         self.executor = self._executor()
         return self
 

@@ -72,9 +72,9 @@ class Peer:
         return request
 
     async def send(self, data: bytes) -> None:
+        """Raises `ConnectionError` when the client is gone, which ends the script."""
         self.writer.write(data)
-        with contextlib.suppress(ConnectionError):
-            await self.writer.drain()
+        await self.writer.drain()
 
     async def drip(self, data: bytes, every_s: float) -> None:
         """One byte at a time, until the client has had enough."""

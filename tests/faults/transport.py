@@ -196,6 +196,7 @@ async def endless_body(peer: Peer) -> None:
     await peer.send(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\n\r\n")
     while not peer.writer.is_closing():
         await peer.send(b" " * 65536)
+        await asyncio.sleep(0)  # a client that reads fast must not keep the server's loop for itself
 
 
 async def request_never_read(peer: Peer) -> None:

@@ -69,10 +69,3 @@ def client(kubeconfig: Path) -> Iterator[Client]:
     """The real executor against the fault server."""
     with Client(kubeconfig) as client:
         yield client
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def either_loop(request: pytest.FixtureRequest) -> str:
-    """Broken connections surface as other exceptions on another event loop."""
-    loop: str = request.param
-    return loop
