@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 
 import structlog
 import uvicorn
-import uvloop
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -62,7 +61,10 @@ def serve(settings: Settings, *, unknown: Sequence[str] = ()) -> None:
             "RIDEOUT_SIGNING_KEYS is not set: give all replicas one random key, as from `openssl rand -hex 32`", 64
         )
     with _listening(address) as listener:
-        uvloop.run(_serve(settings, listener))
+        # Not uvloop: where a connection is reset in its TLS handshake, as every one is while a proxied API is down,
+        # uvloop 0.23 closes the socket that aiohttp handed it and Python closes that number once more when the
+        # socket is collected: by then it may be the database's. `test_executor_event_loop.py` counts the victims.
+        asyncio.run(_serve(settings, listener))
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
@@ -152,6 +154,8 @@ async def _database(services: Services, clock: Clock, stop: asyncio.Event) -> bo
 
 
 async def _kubernetes(settings: Settings, clock: Clock, tokens: AttemptTokens) -> KubernetesExecutor:
+    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
+        raise CannotServe(f"RIDEOUT_KUBECONFIG: there is no file {settings.kubeconfig}")
     executor = KubernetesExecutor(
         clock=clock,
         sign=tokens.sign,

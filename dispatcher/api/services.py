@@ -45,8 +45,8 @@ class Services:
 
     @property
     def reports(self) -> Reports:
-        # R20 backs re-places off from 5 s, as R6 does rejections: one setting for both.
-        return Reports(self.engine, self.clock, lease_s=self.settings.lease_s, replace_after_s=self.settings.backoff_s)
+        settings = self.settings
+        return Reports(self.engine, self.clock, lease_s=settings.lease_s, replace_after_s=settings.re_place_s)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:

@@ -117,8 +117,8 @@ class Databases:
     def __init__(self, server_url: str, admin: psycopg.Connection) -> None:
         self._url, self._admin = make_url(server_url), admin
 
-    def create(self, template: str = "template1") -> str:
-        name = f"t_{uuid.uuid4().hex[:12]}"
+    def create(self, template: str = "template1", *, name: str | None = None) -> str:
+        name = name or f"t_{uuid.uuid4().hex[:12]}"
         self._admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         return self._url.set(database=name).render_as_string(hide_password=False)
 

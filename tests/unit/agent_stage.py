@@ -155,11 +155,12 @@ def start_agent(
     }
     for name in drop:
         del environment[name]
-    stderr, stdout = folder / "stderr", folder / "stdout"
-    with stderr.open("wb") as errors, stdout.open("wb") as output:
+    stderr, stdout, stdin = folder / "stderr", folder / "stdout", folder / "stdin"
+    stdin.write_text("not for user code")
+    with stderr.open("wb") as errors, stdout.open("wb") as output, stdin.open("rb") as typed:
         process = subprocess.Popen(
             [sys.executable, "-I", AGENT, "--", *command],
-            env=environment, stdout=output, stderr=errors, start_new_session=True,
+            env=environment, stdin=typed, stdout=output, stderr=errors, start_new_session=True,
         )  # fmt: skip
     return Agent(process, stderr, stdout)
 
