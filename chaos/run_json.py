@@ -18,6 +18,8 @@ FULL = {
     "offer_lead_s": 3.0,
     "tick_s": 1.0,
     "rate_wait_s": 2.0,
+    "backpressure_delay_s": 10.0,
+    "backpressure_max_s": 60.0,
     "buffer_wait_s": 10.0,
     "lease_s": 90.0,
 }
@@ -30,6 +32,8 @@ QUICK = {
     "offer_lead_s": 0.3,
     "tick_s": 0.1,
     "rate_wait_s": 0.2,
+    "backpressure_delay_s": 1.0,
+    "backpressure_max_s": 6.0,
     "buffer_wait_s": 1.0,
     "lease_s": 30.0,
 }

@@ -4,7 +4,17 @@ from chaos.checkers.base import CheckResult, Finding
 from chaos.events import Fault, FaultClass
 from chaos.records import Records
 
-LEAST = {"due_before": 5, "due_during": 20, "due_after": 5, "opening_due": 20, "due_answer_lost": 3, "submitted": 1}
+LEAST = {
+    "due_before": 5,
+    "due_during": 20,
+    "due_after": 5,
+    "opening_due": 20,
+    "due_answer_lost": 3,
+    "due_denied": 5,
+    "due_bystanders": 5,
+    "due_under_pressure": 5,
+    "submitted": 1,
+}
 """How many tasks a lane must have had, unless the run's budgets say otherwise under the same name."""
 OPENING_S = 20.0
 
@@ -36,6 +46,14 @@ class LoadSufficient:
         for fault in records.episodes(lane, FaultClass.ANSWER_LOST):
             if fault.fired_at is not None:
                 _expect(found, "due_answer_lost", len(of.due_between(*fault.biting())), f"due during {fault.name}")
+        for fault in records.faults_of(lane, FaultClass.DENIAL, FaultClass.PRESSURE):
+            due = of.due_between(*fault.biting()) if fault.fired_at is not None else []
+            if fault.kind is FaultClass.DENIAL:
+                denied = sum(one.expect == "rejected" for one in due)
+                _expect(found, "due_denied", denied, f"due during {fault.name} and meant to be denied")
+                _expect(found, "due_bystanders", len(due) - denied, f"due during {fault.name} and to be spared")
+            else:
+                _expect(found, "due_under_pressure", len(due), f"due during {fault.name}")
         return found.result()
 
 

@@ -1,7 +1,9 @@
 """All checkers, in the order in which a verdict is read: first whether the run can prove anything, then what it proves.
 A new checker is one file and one line here, and a good and a bad history in tests/checkers/histories/."""
 
+from chaos.checkers.backpressure import Backpressure
 from chaos.checkers.base import Checker
+from chaos.checkers.denied import Denied
 from chaos.checkers.dispositions import Dispositions
 from chaos.checkers.fault_fired import FaultFired
 from chaos.checkers.fencing import Fencing
@@ -24,6 +26,8 @@ CHECKERS: tuple[Checker, ...] = (
     NoUnexpected(),
     Fencing(),
     Dispositions(),
+    Denied(),
+    Backpressure(),
     Window(),
     LeaderTerms(),
 )

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from chaos.errors import UsageError
 from chaos.scenarios.base import PROFILES, LaneSpec, Profile, Scenario, Stroke
 from chaos.scenarios.upgrade import upgrade
+from chaos.scenarios.webhook import webhook
 
 SCENARIOS: dict[str, Callable[[Profile], Scenario]] = {
     "upgrade": upgrade,
+    "webhook": webhook,
 }
 
 __all__ = ["PROFILES", "SCENARIOS", "LaneSpec", "Profile", "Scenario", "Stroke", "find"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import orjson
 
-from tests.checkers import spoil
-from tests.checkers.synthetic import FEW, Load, SyntheticRun, a_good_run
+from tests.checkers import refusals, spoil
+from tests.checkers.synthetic import FEW, Event, Load, SyntheticRun, a_good_run
 
 HISTORIES = Path(__file__).with_name("histories")
 LANE = "tick"
@@ -61,6 +61,37 @@ def window_lost_by_a_change(run: SyntheticRun) -> None:
     spoil.restart_window(run, LANE, row)
     held = [c for c in run.events("create", row=row) if c["disposition"] == "Unavailable"]
     spoil.two_terms(run, LANE, held[len(held) // 2]["started"] - 0.6)
+
+
+def refused(kind: Callable[[SyntheticRun, str], int], change: Callable[[SyntheticRun, int], object]) -> Build:
+    """One row is refused (`refusals.denial`, `refusals.pressure`), and then something is changed about it."""
+    return lambda run: change(run, kind(run, LANE))
+
+
+def claims(run: SyntheticRun, row: int, disposition: str) -> list[Event]:
+    return run.events("create", lane=LANE, row=row, disposition=disposition)
+
+
+def in_too_great_a_hurry(run: SyntheticRun, row: int) -> None:
+    last = run.creates(LANE, row)[-1]
+    last.update(received=last["received"] - 2, answered=last["answered"] - 2)
+
+
+def deny_the_bystander(run: SyntheticRun, row: int) -> None:
+    create = run.creates(LANE, run.pick(LANE, "after", 1))[0]
+    create.update(code=403, reason="Forbidden", message=refusals.DENIAL)
+
+
+def keep_the_window(run: SyntheticRun, row: int) -> None:
+    claims(run, row, "Backpressure")[0]["unavailable_since"] = refusals.DUE
+
+
+def put_off_after_an_outage(run: SyntheticRun, row: int) -> None:
+    """Its first offer was Unavailable: the window began, and what is put off after that clears it."""
+    first = claims(run, row, "Backpressure")[0]
+    run.audit.remove(next(c for c in run.creates(LANE, row) if c["epoch"] == first["epoch"]))
+    first.update(disposition="Unavailable", cause="connection refused", unavailable_since=first["ended"])
+    run.info["budgets"]["windows_cleared"] = 1
 
 
 INVALID, UNKNOWN, VALID = "invalid", "unknown", "valid"
@@ -244,6 +275,111 @@ CASES = [
         "past the start of term 2",
     ),
     Case("leader_terms-bad-window-restarted", INVALID, window_lost_by_a_change, "restarted by a change of leader"),
+    Case("denied-good", VALID, lambda run: refusals.denial(run, LANE)),
+    Case(
+        "denied-bad-in-a-hurry",
+        INVALID,
+        refused(refusals.denial, in_too_great_a_hurry),
+        r"offered again 2\.8\d s after offer 5, which was refused; R6 has 4\.8 s",
+    ),
+    Case(
+        "denied-bad-a-bystander-too",
+        INVALID,
+        refused(refusals.denial, deny_the_bystander),
+        "was denied, and was not meant to be",
+    ),
+    Case(
+        "denied-bad-a-bystander-waits",
+        INVALID,
+        refused(refusals.denial, lambda run, _: spoil.answer_at(run, LANE, run.pick(LANE, "after", 1), 45.0)),
+        r"placed 9\.0 s after it was due beside a denial; 8 s are allowed",
+    ),
+    Case("backpressure-good", VALID, lambda run: refusals.pressure(run, LANE)),
+    Case("backpressure-good-quota", VALID, lambda run: refusals.pressure(run, LANE, fault="quota")),
+    Case("backpressure-good-after-an-outage", VALID, refused(refusals.pressure, put_off_after_an_outage)),
+    Case(
+        "backpressure-bad-no-window-was-cleared",
+        UNKNOWN,
+        refused(refusals.pressure, lambda run, _: run.info["budgets"].update(windows_cleared=1)),
+        "only 0 rows were put off while their window ran",
+    ),
+    Case(
+        "backpressure-bad-window-goes-on",
+        INVALID,
+        refused(refusals.pressure, keep_the_window),
+        "its window still runs since 33.6 s",
+    ),
+    Case(
+        "backpressure-bad-given-up",
+        INVALID,
+        refused(refusals.pressure, lambda run, row: claims(run, row, "Backpressure")[-1].update(next_offer=None)),
+        "not to be offered again",
+    ),
+    Case(
+        "backpressure-bad-asked-again-at-once",
+        INVALID,
+        refused(
+            refusals.pressure,
+            lambda run, row: claims(run, row, "Backpressure")[0].update(next_offer=refusals.DUE + 0.2),
+        ),
+        "put off for 0.15 s",
+    ),
+    Case(
+        "backpressure-bad-placed-late",
+        INVALID,
+        lambda run: refusals.pressure(run, LANE, until=refusals.ROOM + 11),
+        "after there was room; 10 s are allowed",
+    ),
+    Case("no_lost_task-good-denied", VALID, lambda run: refusals.denial(run, LANE)),
+    Case(
+        "no_lost_task-bad-denied-in-other-words",
+        INVALID,
+        refused(
+            refusals.denial,
+            lambda run, row: spoil.claim_row(run, LANE, row, reason="dispatch_failed: gave up: 403 denied by webhook"),
+        ),
+        "should have failed as .dispatch_failed: rejected 6 times: <cause>.; it is said to be failed",
+    ),
+    Case(
+        "no_lost_task-bad-denied-five-times",
+        INVALID,
+        refused(refusals.denial, lambda run, row: run.audit.remove(run.creates(LANE, row)[0])),
+        "the apiserver refused it 5 times, the last time with 403",
+    ),
+    Case(
+        "no_lost_task-bad-denial-too-short",
+        UNKNOWN,
+        lambda run: run.events("submit", type="ok", row=run.pick(LANE, "after"))[0].update(expect="rejected"),
+        "the denial was over before the 6 attempts were spent",
+    ),
+    Case("dispositions-good-denied", VALID, lambda run: refusals.denial(run, LANE)),
+    Case(
+        "dispositions-bad-denial-not-named",
+        INVALID,
+        refused(refusals.denial, lambda run, row: claims(run, row, "Rejected")[0].update(cause="403 Forbidden")),
+        "its cause is 403 Forbidden, and a webhook denied it",
+    ),
+    Case(
+        "dispositions-bad-denial-called-unavailable",
+        INVALID,
+        refused(
+            refusals.denial,
+            lambda run, row: claims(run, row, "Rejected")[0].update(disposition="Unavailable", cause="403 webhook"),
+        ),
+        "called Unavailable .403 webhook., and the apiserver answered 403 Forbidden, which is Rejected",
+    ),
+    Case(
+        "fault_fired-bad-nothing-was-denied",
+        UNKNOWN,
+        lambda run: spoil.injected_fault(run, "webhook-denies", refusals.BEGIN, refusals.END),
+        "webhook-denies met no create of this lane: none was Rejected by the API",
+    ),
+    Case(
+        "load_sufficient-bad-nobody-to-be-denied",
+        UNKNOWN,
+        lambda run: spoil.injected_fault(run, "webhook-denies", refusals.BEGIN, refusals.END),
+        "only 0 tasks were due during webhook-denies and meant to be denied",
+    ),
 ]
 
 
