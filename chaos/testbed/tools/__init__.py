@@ -4,6 +4,8 @@
 convention of controller-runtime's envtest), then in the cache `~/.cache/rideout/<hash of go.mod, go.sum and flags>/`,
 and is built into that cache only if neither has it: under a temporary name, renamed when it is whole, under a lock, so
 that two runs at once build once and a build that was cut short never counts.
+
+What only some scenarios need is pinned in a module of its own, in a directory below, and built when one asks for it.
 """
 
 import contextlib
@@ -12,11 +14,10 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +35,14 @@ NEEDED_BYTES = 6 * 1024**3  # measured: 0.9 GB of modules, 3.9 GB of build cache
 
 @dataclass(frozen=True)
 class Tool:
-    """A binary, the Go package it is built from, the module in go.mod that pins its version, and how it tells it."""
+    """A binary, the Go package it is built from, the module in go.mod that pins its version, how it tells it, and
+    where that go.mod is."""
 
     name: str
     package: str
     module: str
     version_arguments: tuple[str, ...]
+    directory: Path = HERE
 
 
 KUBERNETES = "k8s.io/kubernetes"
@@ -59,11 +62,17 @@ TOOLS = (
 )
 
 
-def pinned(module: str) -> str:
-    """The version go.mod requires of a module, with its "v"."""
-    found = re.search(rf"^\s*{re.escape(module)} (v\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)
+CADDY = "github.com/caddyserver/caddy/v2"
+LOAD_BALANCER = (Tool("caddy", f"{CADDY}/cmd/caddy", CADDY, ("version",), HERE / "loadbalancer"),)
+"""Stands before the apiserver in the scenario of that name."""
+
+
+def pinned(module: str, directory: Path = HERE) -> str:
+    """The version that the go.mod in a directory requires of a module, with its "v"."""
+    pins = directory / "go.mod"
+    found = re.search(rf"^(?:require)?\s*{re.escape(module)} (v\S+)", pins.read_text(), re.MULTILINE)
     if not found:
-        raise ChaosError(f"{HERE / 'go.mod'} does not require {module}")
+        raise ChaosError(f"{pins} does not require {module}")
     return found[1]
 
 
@@ -79,14 +88,17 @@ def build_arguments(tool: Tool) -> list[str]:
     names = {f"{stamp}.gitVersion": version, f"{stamp}.gitMajor": major, f"{stamp}.gitMinor": minor}
     if tool.name == "toxiproxy-server":
         names = {"github.com/Shopify/toxiproxy/v2.Version": pinned(tool.module).removeprefix("v")}
+    elif tool.name == "caddy":
+        names = {f"{CADDY}.CustomVersion": pinned(tool.module, tool.directory)}
     flags = " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in names.items())])
     return ["-mod=readonly", "-trimpath", "-ldflags", flags]
 
 
-def cache_directory() -> Path:
+def cache_directory(tools: Sequence[Tool] = TOOLS) -> Path:
     """Where built binaries lie; another pin or flag makes another directory."""
-    digest = hashlib.sha256((HERE / "go.mod").read_bytes() + (HERE / "go.sum").read_bytes())
-    for tool in TOOLS:
+    pins = tools[0].directory
+    digest = hashlib.sha256((pins / "go.mod").read_bytes() + (pins / "go.sum").read_bytes())
+    for tool in tools:
         digest.update(repr((tool.name, tool.package, build_arguments(tool))).encode())
     return _cache_root() / digest.hexdigest()[:16]
 
@@ -95,24 +107,27 @@ def _cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rideout"
 
 
-def find_or_build(progress: Progress, stop: threading.Event | None = None) -> dict[str, Path]:
-    """Paths of all six binaries by name. Blocking; `stop` ends a build early (with ChaosError).
+def find_or_build(
+    progress: Progress, stop: threading.Event | None = None, tools: Sequence[Tool] = TOOLS
+) -> dict[str, Path]:
+    """Paths of the binaries (all of one directory) by name. Blocking; `stop` ends a build early (with ChaosError).
 
     Raises ChaosError with one line for a person: a binary of the wrong version, no Go, no network, no disk, a
     compile error; `log` is then the build's log.
     """
-    found = {tool.name: path for tool in TOOLS if (path := _from_assets(tool))}
-    cache = cache_directory()
-    cached = {tool.name: cache / tool.name for tool in TOOLS if (cache / tool.name).is_file()}
+    found = {tool.name: path for tool in tools if (path := _from_assets(tool))}
+    cache = cache_directory(tools)
+    cached = {tool.name: cache / tool.name for tool in tools if (cache / tool.name).is_file()}
     found = cached | found
-    if len(found) < len(TOOLS):
+    if len(found) < len(tools):
         try:
             cache.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             remedy = "set XDG_CACHE_HOME to a place you may write"
             raise ChaosError(f"cannot create {cache}: {error.strerror}: {remedy}") from error
         with _lock(cache, progress, stop or threading.Event()):
-            found.update(_build_missing(found, cache, progress, stop or threading.Event()))
+            wanted = [tool for tool in tools if tool.name not in found]
+            found.update(_build_missing(wanted, cache, progress, stop or threading.Event()))
     return found
 
 
@@ -121,7 +136,7 @@ def _from_assets(tool: Tool) -> Path | None:
     path = Path(directory or "/nonexistent") / tool.name
     if not path.is_file():
         return None
-    wanted = pinned(tool.module).removeprefix("v")
+    wanted = pinned(tool.module, tool.directory).removeprefix("v")
     remedy = f"put {wanted} there or unset KUBEBUILDER_ASSETS"
     try:
         command = [str(path), *tool.version_arguments]
@@ -152,11 +167,11 @@ def _lock(cache: Path, progress: Progress, stop: threading.Event) -> Iterator[No
         yield
 
 
-def _build_missing(found: dict[str, Path], cache: Path, progress: Progress, stop: threading.Event) -> dict[str, Path]:
+def _build_missing(wanted: Sequence[Tool], cache: Path, progress: Progress, stop: threading.Event) -> dict[str, Path]:
     for leftover in cache.glob(".building-*"):  # ours alone under the lock: a build that was killed left it
         shutil.rmtree(leftover, ignore_errors=True)
-    missing = [tool for tool in TOOLS if tool.name not in found and not (cache / tool.name).is_file()]
-    built = {tool.name: cache / tool.name for tool in TOOLS if tool.name not in found and tool not in missing}
+    missing = [tool for tool in wanted if not (cache / tool.name).is_file()]
+    built = {tool.name: cache / tool.name for tool in wanted if tool not in missing}
     if not missing:
         return built
     log = cache / "build.log"
@@ -167,7 +182,9 @@ def _build_missing(found: dict[str, Path], cache: Path, progress: Progress, stop
             " with Go's own caches: make room, or set XDG_CACHE_HOME, GOCACHE and GOMODCACHE to another disk"
         )
     go = find_go()
-    progress(f"building {len(missing)} server binaries from pinned Go modules (once): {COLD_MINUTES}; log: {log}")
+    binaries = "server binaries" if len(missing) > 1 else "server binary"
+    how_long = COLD_MINUTES if len(missing) > 1 else "a few minutes"
+    progress(f"building {len(missing)} {binaries} from pinned Go modules (once): {how_long}; log: {log}")
     scratch = cache / f".building-{os.getpid()}"
     scratch.mkdir()
     supervisor = Supervisor(scratch, scratch / "state")  # if we are killed, `go` and its compilers go too
@@ -212,12 +229,11 @@ def _build(
         [*go, "build", *build_arguments(tool), "-o", target, tool.package],
         # GOWORK: a workspace of the user's above this checkout must not change what is built.
         env={"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "", **_proxies()},
-        cwd=HERE,
+        cwd=tool.directory,
     )
     process.start()
     while process.alive:
-        if stop.wait(0.2):
-            process.signal(signal.SIGKILL)
+        if stop.wait(0.2):  # the caller closes the supervisor, which kills it
             raise ChaosError("stopped while building; what was finished is kept", log=log)
         clock.tick()
     text = process.log.read_text(errors="replace")

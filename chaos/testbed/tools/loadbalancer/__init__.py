@@ -1,0 +1,1 @@
+"""The pins of the load balancer: go.mod and go.sum, no code."""
