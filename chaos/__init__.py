@@ -6,9 +6,9 @@ Reading order:
   `ride`: the story as a process, with `conclude` (check, report) after it; `cli`: the commands people type
 - `scenarios/` and `faults/`: what is claimed, what is broken, and how we know that it was; `undo`: what has to be put
   right again, on disk before anything is broken
-- `testbed/`: the control plane it happens to; `lanes`: the dispatchers under test; `traffic/`: the load and the user code
+- `testbed/`: the control plane it happens to; `lanes`: the dispatchers under test; `traffic/`: load and user code
 - `probe`: the independent client that says when the API is away and back; `sampler`, `progress`: figures for pictures
   and for the person who waits
-- `history`, `ledger`, `audit`: the three witnesses; `collect`, `rundir`: how they come together; `records`: all of it typed
+- `history`, `ledger`, `audit`: the three witnesses; `collect`, `rundir`: how they come together; `records`: all typed
 - `checkers/`: the judge, who shares no code with the accused; `result`, `verdict_table`, `report/`: the verdict, told
 """
