@@ -8,6 +8,7 @@ from chaos.faults.answer_lost import AnswerLost
 from chaos.faults.apiserver_kill import ApiserverKill
 from chaos.faults.base import Evidence, Fault, Ground, UndoStep
 from chaos.faults.control_plane_stop import ControlPlaneStop
+from chaos.faults.load_balancer import MaintenancePage, UpstreamGone, UpstreamHangs
 from chaos.faults.proxy_off import ProxyOff
 from chaos.faults.webhook_denies import WebhookDenies
 from chaos.faults.webhook_down import WebhookDown
@@ -32,6 +33,11 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "webhook-denies-429": partial(WebhookDenies, 429),
     "webhook-denies-500": partial(WebhookDenies, 500),
     "webhook-denies-503": partial(WebhookDenies, 503),
+    "load-balancer-502": UpstreamGone,
+    "load-balancer-504": UpstreamHangs,
+    "load-balancer-502-page": partial(MaintenancePage, 502),
+    "load-balancer-503-page": partial(MaintenancePage, 503),
+    "load-balancer-504-page": partial(MaintenancePage, 504),
 }
 
 __all__ = ["FAULTS", "Evidence", "Fault", "Ground", "UndoStep", "make", "told"]

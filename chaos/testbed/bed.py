@@ -27,6 +27,7 @@ from chaos.errors import ChaosError
 from chaos.testbed import manifests, postgres, tools
 from chaos.testbed.controlplane import local
 from chaos.testbed.kube import TRANSPORT_ERRORS, Kube
+from chaos.testbed.loadbalancer import LoadBalancer
 from chaos.testbed.node.registration import is_ready
 from chaos.testbed.ports import Ports
 from chaos.testbed.postgres import Postgres
@@ -77,6 +78,7 @@ class Testbed:
         self.webhook: ManagedProcess
         self.node: ManagedProcess
         self.api_url_direct = self.api_url = ""
+        self.load_balancer: LoadBalancer | None = None
         self.webhook_admin = ""
         """Where the webhook's mode is read and replaced."""
 
@@ -270,10 +272,13 @@ class Testbed:
         return self.database.url(f"rideout_{lane}", driver=driver)
 
     def kubeconfig(self, identity: str, *, direct: bool = False) -> Path:
-        """A kubeconfig for one of IDENTITIES, through the proxy "api" unless `direct`. The admin is always direct."""
+        """A kubeconfig for one of IDENTITIES, through the proxy "api" (and the load balancer, if one stands before it)
+        unless `direct`. The admin is always direct."""
         if identity not in IDENTITIES:
             raise ChaosError(f"no identity {identity!r}: there are {', '.join(IDENTITIES)}")
         direct = direct or identity in ("admin", "node")
+        if not direct and self.load_balancer and (led := self.load_balancer.kubeconfig(identity)):
+            return led
         url, label = (self.api_url_direct, "direct") if direct else (self.api_url, "proxied")
         return self.control_plane.kubeconfig(identity, url, label)
 

@@ -56,6 +56,8 @@ class Kube:
         await config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings, persist_config=False)
         api = client.ApiClient(settings)
         api.user_agent = user_agent
+        for auth in (await settings.auth_settings()).values():  # a bearer token; certificates are the pool's business
+            api.set_default_header(auth["key"], auth["value"])
         try:
             yield cls(api)
         finally:
