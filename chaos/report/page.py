@@ -253,7 +253,7 @@ def render(context: Context) -> str:
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),
         script=Markup((HERE / "report.js").read_text(encoding="utf-8")),
         plotly=Markup(plotly_js()),
-        plots=Markup(_inline_json([figure.json for figure in context.figures.values()])),
+        plots=Markup(inline_json([figure.json for figure in context.figures.values()])),
     )
 
 
@@ -270,6 +270,6 @@ def plotly_js() -> str:
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
-def _inline_json(value: Any) -> str:
+def inline_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in, whatever the records hold."""
     return orjson.dumps(value).decode().replace("<", "\\u003c")

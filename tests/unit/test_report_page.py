@@ -1,5 +1,6 @@
 """The report's page: what a reader finds in it, for runs that went well, badly, nowhere, or lost their records."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from chaos.errors import ChaosError
 from chaos.report import write_report
+from chaos.report.page import inline_json
 from tests.checkers import spoil
 from tests.checkers.synthetic import FEW, SyntheticRun, a_good_run
 from tests.report.judged import judge_into, judged, page_of
@@ -240,6 +242,11 @@ def test_what_records_hold_cannot_become_markup(tmp_path: Path) -> None:
     names = [trace.get("name", "") for trace in page.figure("causes")["data"]]
     assert names
     assert not any("<" in name for name in names)
+
+
+def test_inlined_data_cannot_end_its_script() -> None:
+    assert "<" not in inline_json({"a": "</script><b>"})
+    assert json.loads(inline_json({"a": "</script><b>"})) == {"a": "</script><b>"}
 
 
 def test_the_file_stays_small_with_plotly_in_it(tmp_path: Path) -> None:
