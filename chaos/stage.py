@@ -28,7 +28,7 @@ from chaos.progress import Progress
 from chaos.rundir import RunDir
 from chaos.sampler import Figures, Sampler
 from chaos.scenarios import Scenario
-from chaos.testbed import Testbed, tools
+from chaos.testbed import Testbed, loadbalancer, tools
 from chaos.testbed.manifests import namespace_of
 from chaos.traffic import launcher, schedule
 from chaos.traffic.launcher import Load, LoadPlan, Target
@@ -107,7 +107,8 @@ class Stage:
         """Raises Unknown when the load or a part that no fault touches has died: the run would prove nothing."""
         if not self.load_over:
             self.load.check()
-        for process in (self.bed.node, self.bed.webhook, self.bed.postgres, self.bed.toxiproxy_process):
+        balancing = [self.bed.load_balancer.process] if self.bed.load_balancer else []
+        for process in (self.bed.node, self.bed.webhook, self.bed.postgres, self.bed.toxiproxy_process, *balancing):
             if not process.alive:
                 raise Unknown(f"{process.name} died by itself: {process.telling()}", log=process.log)
 
@@ -131,6 +132,8 @@ async def setting_up(run: Run) -> AsyncIterator[Stage]:
                 webhook_timeout_s=scenario.webhook_timeout_s,
             )
         )
+        if scenario.load_balancer_timeout_s is not None:
+            await loadbalancer.put_before(bed, scenario.load_balancer_timeout_s, run.progress.note)
         run.progress.note(f"control plane {bed.kubernetes_version} is up; starting the dispatchers")
         lanes = await stack.enter_async_context(
             lane_processes.running(scenario.lanes, bed, directory.path, scenario.profile)

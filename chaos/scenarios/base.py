@@ -88,3 +88,5 @@ class Scenario:
     probe_interval_s: float = 2.0
     sample_interval_s: float = 1.0
     webhook_timeout_s: int = 10
+    load_balancer_timeout_s: float | None = None
+    """How long a load balancer before the apiserver waits for its answer; None for no load balancer."""
