@@ -63,6 +63,7 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self._runner.run(self.executor.close())
+        self._runner.run(asyncio.sleep(0.02))  # closed transports let go of their sockets in the loop's next turns
         self._runner.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

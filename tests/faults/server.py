@@ -148,6 +148,7 @@ class FaultServer:
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
+        await asyncio.sleep(0.05)  # aborted transports close their sockets in the loop's next turns
 
     async def _drop(self) -> None:
         tasks = list(self._tasks)
@@ -166,8 +167,8 @@ class FaultServer:
                 await self._script(peer)
         except (PeerGone, ConnectionError, ssl.SSLError):
             pass  # the client ended it: what most scripts are about
-        except asyncio.CancelledError:
-            pass  # `play` ended it; asyncio would log a cancelled handler as an error
+        except asyncio.CancelledError:  # `play` ended it; asyncio would log a cancelled handler as an error
+            writer.transport.abort()
         except Exception as error:
             self.unexpected.append(error)
         finally:
