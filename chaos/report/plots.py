@@ -61,7 +61,7 @@ def rates(data: RunData) -> Figure:
     x = [ms(t) for t in data.bins.starts]
     kinds: tuple[tuple[str, str, str, str, Json], ...] = (
         ("due", "tasks that came due", "--due", "area", {"fill": "tozeroy", "fillcolor": "--due-fill"}),
-        ("refused", "offers that were not placed (the dispatcher’s claim)", "--refused", "dash", {}),
+        ("refused", _refusals(lanes), "--refused", "dash", {}),
         ("placed", "first pods that the API accepted (audit log)", "--placed", "line", {}),
         ("running", "user code that began to run (ledger)", "--ran", "dot", {}),
     )
@@ -84,6 +84,12 @@ def rates(data: RunData) -> Figure:
             )
         figure.keys.append(Key(kind, explain, colour, mark, tuple(numbers)))
     return figure
+
+
+def _refusals(lanes: list[LaneData]) -> str:
+    if any(lane.causes for lane in lanes):
+        return "offers that were not placed (the dispatcher’s claim)"
+    return "creates that the apiserver refused (audit log; no dispatcher tells more)"
 
 
 def _rates_in_words(data: RunData, most: int, per: str) -> str:
