@@ -10,6 +10,8 @@ from chaos.faults.base import Evidence, Fault, Ground, UndoStep
 from chaos.faults.control_plane_stop import ControlPlaneStop
 from chaos.faults.load_balancer import MaintenancePage, UpstreamGone, UpstreamHangs
 from chaos.faults.proxy_off import ProxyOff
+from chaos.faults.quota import Quota
+from chaos.faults.throttle import Throttle
 from chaos.faults.webhook_denies import WebhookDenies
 from chaos.faults.webhook_down import WebhookDown
 from chaos.faults.webhook_garbage import WebhookGarbage
@@ -33,6 +35,8 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "webhook-denies-429": partial(WebhookDenies, 429),
     "webhook-denies-500": partial(WebhookDenies, 500),
     "webhook-denies-503": partial(WebhookDenies, 503),
+    "throttle": Throttle,
+    "quota": Quota,
     "load-balancer-502": UpstreamGone,
     "load-balancer-504": UpstreamHangs,
     "load-balancer-502-page": partial(MaintenancePage, 502),

@@ -8,13 +8,14 @@ another process can replay from disk (`chaos heal`).
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chaos.errors import ChaosError
 
 if TYPE_CHECKING:
+    from chaos.lanes import Lane
     from chaos.probe import Probe
     from chaos.testbed import Testbed
 
@@ -23,18 +24,21 @@ Evidence = dict[str, Any]
 
 UndoStep = dict[str, Any]
 """{"do": "start", "process", "argv", "env", "log", "pid_file"}, {"do": "enable", "control", "proxy"},
-{"do": "remove-toxic", "control", "proxy", "toxic"}, {"do": "call", "method", "url", "body", "tls", "done"} or
-{"do": "remove-file", "file", "done"}. `done` is what a person is told then."""
+{"do": "remove-toxic", "control", "proxy", "toxic"}, {"do": "continue", "process", "pid_file"} (SIGCONT),
+{"do": "call", "method", "url", "body", "tls", "done"} or {"do": "remove-file", "file", "done"}. `done` is what a person
+is told then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a fault works on. `now` is the run clock in seconds; `started_wall` its zero as unix seconds."""
+    """What a fault works on. `now` is the run clock in seconds; `started_wall` its zero as unix seconds; `lanes` are the
+    dispatchers, for faults that are aimed at them."""
 
     bed: "Testbed"
     probe: "Probe"
     now: Callable[[], float]
     started_wall: float
+    lanes: "Mapping[str, Lane]" = field(default_factory=dict)
 
 
 class Fault(ABC):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chaos.faults.asking import DENIED, FIRED_S, answers, shown
+from chaos.faults.asking import DENIED, FIRED_S, Asking, answers, shown
 from chaos.faults.base import Evidence, Ground
 from chaos.faults.webhook import WebhookMode
 from chaos.testbed.kube import Reply
@@ -30,13 +30,13 @@ class WebhookDenies(WebhookMode):
         return await super().inject(ground)
 
     async def confirm_fired(self, ground: Ground) -> Evidence:
-        evidence = await shown(ground, self._denied, FIRED_S, LABELS)
+        evidence = await shown(ground, self._denied, FIRED_S, Asking(LABELS))
         spared = await ground.probe.wait_accepted(self.injecting_since, FIRED_S)
         return {**evidence, "code": self.code, "spared": {lane: round(at, 6) for lane, at in spared.items()}}
 
     async def confirm_healed(self, ground: Ground, deadline_s: float) -> Evidence:
         """A labelled create is accepted in each lane's namespace, and the probe's as ever."""
-        admitted = await answers(ground, lambda reply: reply.status == 201, deadline_s, LABELS)
+        admitted = await answers(ground, lambda reply: reply.status == 201, deadline_s, Asking(LABELS))
         evidence = await super().confirm_healed(ground, deadline_s)
         return {**evidence, "labelled": {lane: round(at, 6) for lane, (at, _) in admitted.items()}}
 

@@ -1,6 +1,7 @@
 """Applies the project's own `k8s/` manifests to a testbed: the same files an operator applies, once a lane.
 
-They are written for the namespace `tasks`; for a lane it is renamed to `tasks-<lane>`. Server-side apply, so that
+`k8s/*.yaml` is production's (`kubectl apply -f k8s/`, in the order of the names); `k8s/testbed/` adds what only a testbed
+may have: the probe's rights and a fail-closed webhook that is meant to break. All are written for the namespace `tasks`; for a lane it is renamed to `tasks-<lane>`. Server-side apply, so that
 applying twice is no error.
 """
 
@@ -17,7 +18,7 @@ from chaos.testbed.kube import APPLY, Json, Kube
 
 DIRECTORY = Path(__file__).parents[2] / "k8s"
 WRITTEN_FOR = "tasks"
-PER_LANE = ("tasks-namespace.yaml", "dispatcher-rbac.yaml", "probe-rbac.yaml")
+PER_LANE = ("00-tasks-namespace.yaml", "dispatcher-rbac.yaml", "testbed/probe-rbac.yaml")
 
 # kind -> (API prefix, plural); namespaced where the document names a namespace.
 _RESOURCES = {
@@ -27,6 +28,8 @@ _RESOURCES = {
     "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "PriorityLevelConfiguration": ("/apis/flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations"),
+    "FlowSchema": ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas"),
     "ValidatingWebhookConfiguration": ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"),
 }
 
@@ -54,7 +57,7 @@ def for_lane(document: Json, lane: str) -> Json:
 
 def webhook(port: int, authority: Path, timeout_s: int) -> Json:
     """The webhook configuration for a webhook at 127.0.0.1:port; `timeout_s` is a whole number from 1 to 30."""
-    (made,) = documents("webhook.yaml")
+    (made,) = documents("testbed/webhook.yaml")
     hook = made["webhooks"][0]
     hook["clientConfig"] = {
         "url": f"https://127.0.0.1:{port}/validate",
