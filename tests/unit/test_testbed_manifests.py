@@ -33,7 +33,7 @@ def test_a_lane_gets_its_own_namespace_and_keeps_the_dispatchers():
 
 
 def test_renaming_leaves_the_files_objects_alone():
-    (document, *_) = manifests.documents("tasks-namespace.yaml")
+    (document, *_) = manifests.documents("00-tasks-namespace.yaml")
     before = yaml.safe_dump(document)
     manifests.for_lane(document, "tick")
     assert yaml.safe_dump(document) == before
@@ -69,6 +69,14 @@ def test_the_webhook_is_fail_closed_and_sees_the_lanes_pods_only(tmp_path: Path)
     (rule,) = hook["rules"]
     assert (rule["operations"], rule["resources"]) == (["CREATE"], ["pods"])
     assert hook["namespaceSelector"]["matchExpressions"] == [{"key": "rideout.dev/lane", "operator": "Exists"}]
+
+
+def test_what_an_operator_applies_holds_nothing_that_is_meant_to_break():
+    """`kubectl apply -f k8s/` does not descend into k8s/testbed/."""
+    for path in manifests.DIRECTORY.glob("*.yaml"):
+        for document in manifests.documents(path.name):
+            assert "Webhook" not in document["kind"]
+            assert "probe" not in document["metadata"]["name"]
 
 
 def test_every_manifest_has_a_path():
