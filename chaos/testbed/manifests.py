@@ -1,8 +1,8 @@
 """Applies the project's own `k8s/` manifests to a testbed: the same files an operator applies, once a lane.
 
-`k8s/*.yaml` is production's (`kubectl apply -f k8s/`, in the order of the names); `k8s/testbed/` adds what only a testbed
-may have: the probe's rights and a fail-closed webhook that is meant to break. All are written for the namespace `tasks`; for a lane it is renamed to `tasks-<lane>`. Server-side apply, so that
-applying twice is no error.
+`k8s/*.yaml` is production's (`kubectl apply -f k8s/`, in the order of the names). `k8s/testbed/` adds what only a
+testbed may have: the probe's rights, and a fail-closed webhook that is meant to break. All are written for the
+namespace `tasks`; for a lane it is renamed to `tasks-<lane>`. Server-side apply, so that applying twice is no error.
 """
 
 import base64
