@@ -10,8 +10,8 @@ import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from chaos.errors import ChaosError
 from chaos.scenarios.base import LaneSpec, Profile
 from chaos.testbed import Testbed
 from chaos.testbed.processes import ManagedProcess
+from chaos.testbed.toxics import Proxy
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 AGENT = REPOSITORY / "dispatcher" / "agent.py"
@@ -30,6 +31,8 @@ STOP_GRACE_S = 25.0
 """R25: creates under way may finish within their deadline of 15 s."""
 CALL_DEADLINE_S = 5.0
 PAGE = 1000
+DATABASE_PROXY = "database"
+"""Between all dispatchers and PostgreSQL. The suite itself goes direct."""
 
 Row = dict[str, Any]
 
@@ -43,8 +46,10 @@ class Lane:
     urls: list[str]
     outcome_logs: list[Path]
     processes: list[ManagedProcess]
+    """The replicas, in the order of `urls`; process n is called <lane>-<n> in claims and in the leadership table."""
     session: aiohttp.ClientSession
-    figures_seen: dict[str, float] = field(default_factory=dict)
+    agents: list[Proxy] = field(default_factory=list)
+    """Between the lane's agents and each replica, in the order of `urls`. The suite and its load go direct."""
 
     @property
     def name(self) -> str:
@@ -101,17 +106,28 @@ async def running(
     specs: Iterable[LaneSpec], bed: Testbed, run_dir: Path, profile: Profile
 ) -> AsyncIterator[dict[str, Lane]]:
     """Migrate each lane's database, start all replicas, and stop them (SIGTERM, R25) when the block is left."""
-    async with aiohttp.ClientSession(trust_env=False, timeout=aiohttp.ClientTimeout(total=None)) as session:
-        lanes = {spec.name: _prepare(spec, bed, run_dir, profile, session) for spec in specs}
-        try:
-            await asyncio.gather(*(_migrate(lane, bed) for lane in lanes.values()))
-            for process in (process for lane in lanes.values() for process in lane.processes):
-                process.start()
-            for process in (process for lane in lanes.values() for process in lane.processes):
-                await process.wait_ready(START_DEADLINE_S)
-            yield lanes
-        finally:
-            await stop(lanes.values())
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(
+            aiohttp.ClientSession(trust_env=False, timeout=aiohttp.ClientTimeout(total=None))
+        )
+        database = Proxy(DATABASE_PROXY, f"127.0.0.1:{bed.ports.take()}", f"127.0.0.1:{bed.database.port}")
+        lanes = {spec.name: _prepare(spec, bed, database, run_dir, profile, session) for spec in specs}
+        for proxy in (database, *(proxy for lane in lanes.values() for proxy in lane.agents)):
+            stack.push_async_callback(_leave, bed, proxy)
+            await asyncio.to_thread(bed.proxies.join, proxy)
+        await asyncio.gather(*(_migrate(lane, bed) for lane in lanes.values()))
+        stack.push_async_callback(stop, lanes.values())
+        for process in (process for lane in lanes.values() for process in lane.processes):
+            process.start()
+        for process in (process for lane in lanes.values() for process in lane.processes):
+            await process.wait_ready(START_DEADLINE_S)
+        yield lanes
+
+
+async def _leave(bed: Testbed, proxy: Proxy) -> None:
+    """A Toxiproxy that hangs or is gone must not keep a run from ending."""
+    with suppress(ChaosError):
+        await asyncio.to_thread(bed.proxies.leave, proxy.name)
 
 
 async def stop(lanes: Iterable[Lane]) -> None:
@@ -119,12 +135,19 @@ async def stop(lanes: Iterable[Lane]) -> None:
     await asyncio.gather(*(p.terminate(STOP_GRACE_S) for lane in lanes for p in lane.processes))
 
 
-def _prepare(spec: LaneSpec, bed: Testbed, run_dir: Path, profile: Profile, session: aiohttp.ClientSession) -> Lane:
+def _prepare(
+    spec: LaneSpec, bed: Testbed, database: Proxy, run_dir: Path, profile: Profile, session: aiohttp.ClientSession
+) -> Lane:
     ports = [bed.ports.take() for _ in range(spec.replicas)]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
+    agents = [
+        Proxy(f"agents-{spec.name}-{number}", f"127.0.0.1:{bed.ports.take()}", f"127.0.0.1:{port}")
+        for number, port in enumerate(ports, start=1)
+    ]
+    through = replace(bed.database, port=int(database.listen.rpartition(":")[2]))
     shared = {
-        "RIDEOUT_DATABASE_URL": bed.database_url(spec.name),
-        "RIDEOUT_ADVERTISE_URLS": ",".join(urls),
+        "RIDEOUT_DATABASE_URL": through.url(f"rideout_{spec.name}", driver="postgresql+psycopg"),
+        "RIDEOUT_ADVERTISE_URLS": ",".join(f"http://{proxy.listen}" for proxy in agents),
         "RIDEOUT_MODE": spec.mode,
         "RIDEOUT_POLICY": spec.policy,
         "RIDEOUT_PROFILE": profile,
@@ -135,7 +158,7 @@ def _prepare(spec: LaneSpec, bed: Testbed, run_dir: Path, profile: Profile, sess
         "RIDEOUT_LOG_FORMAT": "json",
         **spec.env,
     }
-    lane = Lane(spec, bed.namespaces[spec.name], urls, [], [], session)
+    lane = Lane(spec, bed.namespaces[spec.name], urls, [], [], session, agents)
     for number, port in enumerate(ports, start=1):
         outcomes = run_dir / "logs" / f"outcomes-{spec.name}-{number}.jsonl"
         env = {

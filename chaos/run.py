@@ -35,7 +35,8 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
     """One fault: write the undo down, inject, confirm it fired, hold, heal, confirm it healed, watch the recovery.
 
     Faults that take over from each other without a gap (`Stroke.then`) are one outage: each is injected before the one
-    before it is healed, and only when the last is healed can a create show that they are over.
+    before it is healed, and only when the last is healed can a create show that they are over. Those that are struck
+    `meanwhile` have a life of their own within this one's.
     """
     run = stage.run
     if stroke.load_before:
@@ -58,6 +59,8 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
                 stage.cue(one.load_fired)
             run.phase(stroke.phase or "hold", one.hold_s)
             await stage.pass_time(one.hold_s)
+            for inner in one.meanwhile:
+                await strike(stage, inner)
     for fault in reversed(struck):
         await step(run, fault, "confirm_healed", fault.confirm_healed(stage.ground, fault.heal_deadline_s))
     if stroke.load_healed:
@@ -77,7 +80,7 @@ async def heal(stage: Stage, fault: Fault, phase: str) -> None:
 
 def require_available(stage: Stage) -> None:
     """Raises Unknown for a fault that cannot be injected here, before any is."""
-    for stroke in (one for first in stage.run.scenario.strokes for one in first.chain()):
+    for stroke in (one for first in stage.run.scenario.strokes for one in first.all()):
         fault = faults.make(stroke.fault)
         if (why := fault.available(stage.ground)) is not None:
             raise Unknown(f"{fault.name} cannot be injected here: {why}")

@@ -71,7 +71,7 @@ class Stage:
 
     @property
     def ground(self) -> Ground:
-        return Ground(self.bed, self.probe, self.run.history.now, self.run.directory.started_wall)
+        return Ground(self.bed, self.probe, self.run.history.now, self.run.directory.started_wall, self.lanes)
 
     def cue(self, segment: str | None) -> None:
         """Tell the load to begin a segment now, and the history that it was told."""
@@ -109,7 +109,7 @@ class Stage:
             self.load.check()
         balancing = [self.bed.load_balancer.process] if self.bed.load_balancer else []
         for process in (self.bed.node, self.bed.webhook, self.bed.postgres, self.bed.toxiproxy_process, *balancing):
-            if not process.alive:
+            if not process.alive and not self.run.undos.will_start(process.name):
                 raise Unknown(f"{process.name} died by itself: {process.telling()}", log=process.log)
 
 

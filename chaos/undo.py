@@ -8,6 +8,8 @@ checked, not assumed: where the proxy still answers or the control plane still r
 """
 
 import json
+import os
+import signal
 import ssl
 import subprocess
 import time
@@ -61,6 +63,10 @@ class Undos:
         self.open.pop(name, None)
         self._save()
 
+    def will_start(self, process: str) -> bool:
+        """Whether an open fault has stopped this process, and is going to start it again."""
+        return any(step.get("process") == process for steps in self.open.values() for step in steps)
+
     @property
     def suite_pid(self) -> int | None:
         """The run's suite, if it still runs."""
@@ -72,6 +78,7 @@ class Undos:
             path.unlink(missing_ok=True)
             return
         temporary = path.with_suffix(".tmp")
+        temporary.touch(mode=0o600)  # how a dispatcher is started again tells its keys
         temporary.write_text(json.dumps(self.open, indent=1) + "\n", encoding="utf-8")
         temporary.replace(path)
 
@@ -105,7 +112,9 @@ def replay(step: UndoStep) -> str:
     """Do one step; says what was done. Raises ChaosError where it cannot be done though its object is there."""
     match step:
         case {"do": "start", "process": name, "argv": argv, "log": log, "pid_file": pid_file}:
-            return _start(name, argv, Path(log), Path(pid_file))
+            return _start(name, argv, Path(log), Path(pid_file), step.get("env"), step.get("cwd") or "/")
+        case {"do": "continue", "process": name, "pid_file": pid_file}:
+            return _continue(name, Path(pid_file))
         case {"do": "enable", "control": control, "proxy": proxy}:
             return _call(control, "POST", f"/proxies/{quote(proxy)}", {"enabled": True}, f"proxy {proxy} is on again")
         case {"do": "remove-toxic", "control": control, "proxy": proxy, "toxic": toxic}:
@@ -123,7 +132,7 @@ def replay(step: UndoStep) -> str:
             raise ChaosError(f"an undo of an unknown kind: {step!r}; heal it by hand, then remove it from {FILE}")
 
 
-def _start(name: str, argv: list[str], log: Path, pid_file: Path) -> str:
+def _start(name: str, argv: list[str], log: Path, pid_file: Path, env: dict[str, str] | None, cwd: str) -> str:
     if read_pid_file(pid_file) is not None:
         return f"{name} runs"
     siblings = [file.stem for file in pid_file.parent.glob("*.pid") if read_pid_file(file) is not None]
@@ -132,13 +141,27 @@ def _start(name: str, argv: list[str], log: Path, pid_file: Path) -> str:
     try:
         with log.open("ab") as output:
             child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
             )
     except OSError as error:
         raise ChaosError(f"cannot start {name} again: {error}", log=log) from error
     write_pid_file(pid_file, child.pid)
     assert start_time(child.pid) is not None or child.poll() is not None
     return f"{name} was started again (pid {child.pid})"
+
+
+def _continue(name: str, pid_file: Path) -> str:
+    pid = read_pid_file(pid_file)
+    if pid is None:
+        return f"{name} went with its testbed"
+    os.killpg(pid, signal.SIGCONT)
+    return f"{name} goes on (pid {pid})"
 
 
 def _with_tls(authority: str, certificate: str, key: str) -> OpenerDirector:

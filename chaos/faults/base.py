@@ -31,8 +31,8 @@ is told then."""
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a fault works on. `now` is the run clock in seconds; `started_wall` its zero as unix seconds; `lanes` are the
-    dispatchers, for faults that are aimed at them."""
+    """What a fault works on. `now` is the run clock in seconds; `started_wall` its zero as unix seconds; `lanes`
+    are the dispatchers, for faults that are aimed at them."""
 
     bed: "Testbed"
     probe: "Probe"

@@ -61,6 +61,13 @@ def start_step(process: ManagedProcess) -> UndoStep:
         "do": "start",
         "process": process.name,
         "argv": process.argv,
+        "env": process.env,
+        "cwd": str(process.cwd),
         "log": str(process.log),
         "pid_file": str(process.pid_file),
     }
+
+
+def continue_step(process: ManagedProcess) -> UndoStep:
+    """How another process would let it go on."""
+    return {"do": "continue", "process": process.name, "pid_file": str(process.pid_file)}

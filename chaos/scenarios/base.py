@@ -56,12 +56,22 @@ class Stroke:
     then: Optional["Stroke"] = None
     """A fault that takes over without a gap: it is injected before this one is healed, so the two must not turn the
     same knob. What happens when all are over (`load_healed`, `recovery_s`, `stable_s`) is read from the first."""
+    meanwhile: tuple["Stroke", ...] = ()
+    """Faults struck one after the other, each from its injection to its recovery, while this one goes on holding; the
+    first of them `hold_s` after this one was confirmed."""
 
     def chain(self) -> Iterator["Stroke"]:
         """This stroke and those that take over, in order."""
         yield self
         if self.then is not None:
             yield from self.then.chain()
+
+    def all(self) -> Iterator["Stroke"]:
+        """Every fault of it, also those struck meanwhile, in the order of their injection."""
+        for one in self.chain():
+            yield one
+            for inner in one.meanwhile:
+                yield from inner.all()
 
 
 @dataclass(frozen=True, slots=True)

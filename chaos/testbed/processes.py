@@ -70,9 +70,10 @@ class Supervisor:
         cwd: Path | None = None,
         stop_signal: int = signal.SIGTERM,
     ) -> "ManagedProcess":
-        """A process that is not started yet. `name` names its log and its pid file and is unique."""
-        if name in self.processes:
-            raise ValueError(f"process {name} exists already")
+        """A process that is not started yet. `name` names its log and its pid file; it takes the place of an ended
+        one of that name."""
+        if name in self.processes and self.processes[name].alive:
+            raise ValueError(f"process {name} runs already")
         made = ManagedProcess(self, name, [str(word) for word in argv], dict(env or {}), ready, user, cwd, stop_signal)
         self.processes[name] = made
         return made
@@ -115,7 +116,7 @@ class ManagedProcess:
         self._supervisor = supervisor
         self._ready = ready
         self._user = user
-        self._cwd = cwd
+        self.cwd = cwd or Path("/")
         self._stop_signal = stop_signal
         self._child: subprocess.Popen[bytes] | None = None
         self._log_offset = 0
@@ -147,7 +148,7 @@ class ManagedProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=self._supervisor.environment(self.env),
-                    cwd=self._cwd or "/",
+                    cwd=self.cwd,
                     start_new_session=True,
                     user=self._user.uid if self._user else None,
                     group=self._user.gid if self._user else None,

@@ -52,9 +52,20 @@ class Toxics:
 
     def create(self) -> None:
         """Create every proxy, enabled and without toxics."""
-        for proxy in self.proxies.values():
-            record = {"name": proxy.name, "listen": proxy.listen, "upstream": proxy.upstream, "enabled": True}
-            self._post(f"create {proxy.name}", "/proxies", record)
+        for proxy in list(self.proxies.values()):
+            self.join(proxy)
+
+    def join(self, proxy: Proxy) -> None:
+        """One more proxy while the process runs; a restart brings it back too."""
+        self.proxies[proxy.name] = proxy
+        record = {"name": proxy.name, "listen": proxy.listen, "upstream": proxy.upstream, "enabled": True}
+        self._post(f"create {proxy.name}", "/proxies", record)
+
+    def leave(self, name: str) -> None:
+        """Take a proxy away, with its connections."""
+        path = self._path(name)
+        del self.proxies[name]
+        self._call(f"delete {name}", lambda: self._consumer.delete(path, timeout=self.deadline_s))
 
     def disable(self, name: str) -> None:
         """Stop listening and cut every connection: clients see "connection refused"."""
