@@ -70,8 +70,10 @@ def _settled_as_it_should(found: Finding, lane: Lane, row: int, claims: list[Cre
 
 
 def _placed_when_there_is_room(found: Finding, lane: Lane, fault: Fault) -> None:
-    """Rows that were put off, and not placed before the end of it, are placed within the budget after it."""
-    healed = found.records.healed_at(fault, lane.name)
+    """Rows that were put off, and not placed before the end of it, are placed within the budget after it. When there
+    was room again is the suite's own evidence: the probe's creates are not what was put off."""
+    healed = fault.evidence.get("confirm_healed", {}).get("room", {}).get(lane.name)
+    healed = healed if healed is not None else found.records.healed_at(fault, lane.name)
     if fault.fired_at is None or healed is None:
         found.doubt(f"{fault.name} was not seen to {'fire' if fault.fired_at is None else 'be over'} for this lane")
         return

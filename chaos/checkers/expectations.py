@@ -29,7 +29,9 @@ BY_NAME: tuple[tuple[str, Expectation], ...] = (
     (r"webhook-denie", Expectation("Rejected", re.compile(r"denied", re.IGNORECASE), may_exist=False)),
     (r"^webhook", Expectation("Unavailable", re.compile(r"^webhook unreachable$"))),
     (r"black-hole|drip", Expectation("Unavailable", re.compile(r"deadline|timeout", re.IGNORECASE))),
-    (r"load-balancer", Expectation("Unavailable", re.compile(r"50[234]", re.IGNORECASE))),
+    *((f"load-balancer-{code}", Expectation("Unavailable", re.compile(rf"^{code}\b"))) for code in (502, 503, 504)),
+    (r"throttle", Expectation("Backpressure", re.compile(r"^429\b"), may_exist=False)),
+    (r"quota", Expectation("Backpressure", re.compile(r"^403\b"), may_exist=False)),
 )
 BY_CLASS: dict[FaultClass, Expectation] = {
     FaultClass.OUTAGE: ANY_OUTAGE,

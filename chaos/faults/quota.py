@@ -53,8 +53,9 @@ class Quota(Fault):
         return {"removed": await remove(ground, *self.quotas(ground))}
 
     async def confirm_healed(self, ground: Ground, deadline_s: float) -> Evidence:
-        await answers(ground, lambda reply: reply.status == 201, deadline_s, Asking(at_once=AT_ONCE, every=True))
-        return await super().confirm_healed(ground, deadline_s)
+        room = await answers(ground, lambda reply: reply.status == 201, deadline_s, Asking(at_once=AT_ONCE, every=True))
+        evidence = await super().confirm_healed(ground, deadline_s)
+        return {**evidence, "room": {lane: round(at, 6) for lane, (at, _) in room.items()}}
 
 
 def _used_up(reply: Reply) -> bool:

@@ -69,8 +69,9 @@ class Throttle(Fault):
         return {"removed": await remove(ground, SCHEMA, LEVEL)}
 
     async def confirm_healed(self, ground: Ground, deadline_s: float) -> Evidence:
-        await answers(ground, _accepted, deadline_s, Asking(identity="dispatcher", at_once=AT_ONCE, every=True))
-        return await super().confirm_healed(ground, deadline_s)
+        room = await answers(ground, _accepted, deadline_s, Asking(identity="dispatcher", at_once=AT_ONCE, every=True))
+        evidence = await super().confirm_healed(ground, deadline_s)
+        return {**evidence, "room": {lane: round(at, 6) for lane, (at, _) in room.items()}}
 
 
 def _throttled(reply: Reply) -> bool:

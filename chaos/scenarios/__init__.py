@@ -5,12 +5,14 @@ from collections.abc import Callable
 from chaos.errors import UsageError
 from chaos.scenarios.base import PROFILES, LaneSpec, Profile, Scenario, Stroke
 from chaos.scenarios.load_balancer import load_balancer
+from chaos.scenarios.throttle import throttle
 from chaos.scenarios.upgrade import upgrade
 from chaos.scenarios.webhook import webhook
 
 SCENARIOS: dict[str, Callable[[Profile], Scenario]] = {
     "upgrade": upgrade,
     "load-balancer": load_balancer,
+    "throttle": throttle,
     "webhook": webhook,
 }
 
