@@ -51,7 +51,9 @@ class LaneData:
     other_403s: list[float]
     due_in_outage: int
     failed: int
-    """CLAIM: rows that ended as failed."""
+    """CLAIM: rows that ended as failed and should not have."""
+    failed_as_expected: int
+    """CLAIM: rows that ended as failed and should: they were denied on purpose, or their code fails."""
 
     @property
     def name(self) -> str:
@@ -158,6 +160,8 @@ def _lane_data(records: Records, lane: Lane, outage: Fault | None, span: Span, b
     startup = [t for t in forbidden if _at_startup(records.faults, t, healed)]
     fired = outage.fired_at if outage is not None else None
     until = healed if healed is not None else records.end
+    failed = {row for row, claim in lane.rows.items() if claim.state == "failed"}
+    should = {row for row, one in lane.by_row.items() if one.expect not in ("success", "any")}
     refused = [c.ended for c in unplaced] or [c.ended for c in lane.all_creates() if not c.committed]
     return LaneData(
         lane=lane,
@@ -174,7 +178,8 @@ def _lane_data(records: Records, lane: Lane, outage: Fault | None, span: Span, b
         startup_403s=sorted(startup),
         other_403s=sorted(set(forbidden) - set(startup)),
         due_in_outage=len(lane.due_between(fired, until)) if fired is not None else 0,
-        failed=sum(claim.state == "failed" for claim in lane.rows.values()),
+        failed=len(failed - should),
+        failed_as_expected=len(failed & should),
     )
 
 

@@ -43,7 +43,11 @@ def lines_of(data: RunData, verdicts: Verdicts) -> list[Line]:
             task("due_in_outage", lambda lane: lane.due_in_outage),
         ),
         ("Succeeded", "tasks that ended well", task("succeeded", _succeeded)),
-        ("Failed", "tasks that were given up", task("failed", lambda lane: lane.failed, should_be_nought=True)),
+        (
+            "Failed",
+            "tasks that were given up and should not have been",
+            task("failed", lambda lane: lane.failed, should_be_nought=True),
+        ),
         (
             "Executed twice",
             "tasks whose user code ran twice without a reason",
@@ -63,6 +67,9 @@ def lines_of(data: RunData, verdicts: Verdicts) -> list[Line]:
             lambda lane: (human.count(len(lane.startup_403s)), False),
         ),
     ]
+    if any(lane.failed_as_expected for lane in data.lanes.values()):
+        shows = task("failed_as_expected", lambda lane: lane.failed_as_expected)
+        lines.insert(4, ("Failed as expected", "tasks that were denied on purpose, or whose code fails", shows))
     shown = []
     for title, explain, show in lines:
         cells = {name: show(lane) for name, lane in data.lanes.items()}

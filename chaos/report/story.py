@@ -41,7 +41,7 @@ def headline(data: RunData | None, verdicts: Verdicts) -> str:
 def _in_short(data: RunData, verdicts: Verdicts) -> str:
     """`None of 240 tasks failed and …; the rule from before failed 37 of 120 under the same outage.`"""
     failed, submitted = _failed(data.deciding, verdicts), _submitted(data.deciding, verdicts)
-    told = f"{_none(failed).capitalize()} of {human.plural(submitted, 'task')} failed"
+    told = f"{_none(failed).capitalize()} of {human.plural(submitted, 'task')} failed{_meant(data, verdicts)}"
     slow = slowest(data, verdicts)
     if slow is not None:
         told += f", and each was answered within {human.seconds(slow[1])} of the API’s return"
@@ -53,20 +53,25 @@ def _in_short(data: RunData, verdicts: Verdicts) -> str:
 
 def what_happened(data: RunData, verdicts: Verdicts) -> list[str]:
     """The story: the outage and the load in it; before and now; then any further fault."""
-    told = []
+    told = _other_faults(data) if data.outage is None else []
     if data.outage is not None and data.outage_s is not None and data.outage.fired_at is not None:
         begin, end = data.outage.fired_at, data.outage.fired_at + data.outage_s
         told.append(
             f"For {human.seconds(data.outage_s)} (from {human.clock(begin)} to {human.clock(end)} on the run’s clock, "
-            f"fault “{data.outage.name}”) the API could take no pods, and {_due(data)} came due in that time."
+            f"{_named(data.outage)}) the API could take no pods, and {_due(data)} came due in that time."
         )
     elif data.outage is not None:
         told.append(
             f"The fault “{data.outage.name}” fired at {human.clock(data.outage.fired_at)}; its end was never seen."
         )
     told.append(_now(data, verdicts, capital=True) if not data.controls else _before_and_now(data, verdicts))
-    told += _other_faults(data)
-    return told
+    return told if data.outage is None else told + _other_faults(data)
+
+
+def _named(outage: Fault) -> str:
+    """`fault “a”`, or `faults “a” and “b”` where one took over from the other."""
+    names = [f"“{name}”" for name in outage.name.split(", ")]
+    return f"{'fault' if len(names) == 1 else 'faults'} {human.listed(names)}"
 
 
 def _due(data: RunData) -> str:
@@ -93,7 +98,7 @@ def _now(data: RunData, verdicts: Verdicts, *, capital: bool = False) -> str:
     """`now 0 of 240 tasks failed, and the slowest … was answered 31.0 s after the API's return (60 s are allowed)`."""
     failed, submitted = _failed(data.deciding, verdicts), _submitted(data.deciding, verdicts)
     start = f"{'Of' if capital else 'now, of'} {human.plural(submitted, 'task')}, {_none(failed)} failed"
-    start += _else(data, verdicts)
+    start += _meant(data, verdicts) + _else(data, verdicts)
     slow = slowest(data, verdicts)
     if slow is None:
         return f"{start}."
@@ -103,6 +108,12 @@ def _now(data: RunData, verdicts: Verdicts, *, capital: bool = False) -> str:
         f"{start}, and the slowest waiting one ({lane}) was answered {human.seconds(took)} after the API’s return "
         f"({budget} are allowed)."
     )
+
+
+def _meant(data: RunData, verdicts: Verdicts) -> str:
+    """` (beside 5 that should)`; empty where none should."""
+    meant = sum(_task_figure(lane, verdicts, "failed_as_expected", lane.failed_as_expected) for lane in data.deciding)
+    return f" (beside {human.count(meant)} that should)" if meant else ""
 
 
 def _else(data: RunData, verdicts: Verdicts) -> str:

@@ -174,6 +174,18 @@ def test_unknown_reasons_are_prominent(tmp_path: Path) -> None:
     assert "The fault “answer-lost” was injected at 5:45 and was not seen to fire." in page.text
 
 
+def test_tasks_that_should_fail_are_told_apart(tmp_path: Path) -> None:
+    def deny(run: SyntheticRun) -> None:
+        row = run.pick("tick", "after")
+        spoil.claim_row(run, "tick", row, state="failed", reason="dispatch_failed: rejected 6 times: denied")
+        for event in run.events("submit", lane="tick", row=row):
+            event["expect"] = "rejected"
+
+    page = Markup(page_of(judged(tmp_path, deny)))
+    assert "now, of 176 tasks, none failed (beside 1 that should)" in page.text
+    assert "Failed as expected tasks that were denied on purpose, or whose code fails 0 1 0" in page.text
+
+
 def test_quick_profile_says_what_it_is(tmp_path: Path) -> None:
     page = Markup(page_of(judged(tmp_path, profile="quick")))
     assert "Quick profile: every duration is about a tenth" in page.text
