@@ -145,6 +145,10 @@ class FaultServer:
         self.requests.clear()
         self.unexpected.clear()
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call it on the server's loop: how a test says something to a script."""
+        self._loop.call_soon_threadsafe(function)
+
     async def _stop(self) -> None:
         self._server.close()
         await self._drop()
@@ -167,13 +171,13 @@ class FaultServer:
                 await self._script(peer)
         except (PeerGone, ConnectionError, ssl.SSLError):
             pass  # the client ended it: what most scripts are about
-        except asyncio.CancelledError:  # `play` ended it; asyncio would log a cancelled handler as an error
-            writer.transport.abort()
+        except asyncio.CancelledError:
+            pass  # `play` ended it; asyncio would log a cancelled handler as an error
         except Exception as error:
             self.unexpected.append(error)
         finally:
             self._tasks.discard(task)
-            writer.close()
+            writer.transport.abort()  # `close` would wait for a peer that may be gone
 
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -138,10 +139,15 @@ def test_a_large_request_that_is_not_read_is_answered_all_the_same(kubeconfig: P
         await peer.tls()
         await peer.reader.readuntil(b"\r\n\r\n")
         await peer.send(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        await asyncio.Event().wait()
+        await answered.wait()
+        peer.reset()
+        gone.set()
 
+    answered, gone = asyncio.Event(), threading.Event()
     server.play(too_large)
     spec = {**ATTEMPT.spec, "env": {f"V{n}": "x" * 100_000 for n in range(80)}}
     with Client(kubeconfig, deadline_s=10) as client:
         verdict = client.create(replace(ATTEMPT, spec=spec)).verdict
+        server.call(answered.set)
+        assert gone.wait(10)
     assert (verdict.disposition, verdict.cause) == (Disposition.REJECTED, "413")
