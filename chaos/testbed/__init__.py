@@ -2,8 +2,8 @@
 
 Reading order: `bed` (what stands around a dispatcher, and in which order it starts), `tools` (the servers, built from
 pinned Go modules), `controlplane.local` (their flags), `processes` and `reaper` (why nothing is left running, however
-the suite dies), `ports`, `certs`, `kube`, `postgres`, `toxics`, `webhook`, `node` (plays the kubelet), `hold`
-(`make up` and `make down`).
+the suite dies), `readiness` (when it counts as up), `ports`, `certs`, `kube`, `manifests`, `postgres`, `toxics`,
+`webhook`, `loadbalancer`, `node` (plays the kubelet), `statedir`, `hold` (`make up` and `make down`).
 """
 
 from typing import TYPE_CHECKING, Any

@@ -6,14 +6,11 @@ Only the lanes and the probe go through Toxiproxy's proxy "api"; the apiserver g
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,11 +21,10 @@ from typing import Any
 import aiohttp
 
 from chaos.errors import ChaosError
-from chaos.testbed import manifests, postgres, tools
+from chaos.testbed import manifests, postgres, readiness, statedir, tools
 from chaos.testbed.controlplane import local
 from chaos.testbed.kube import TRANSPORT_ERRORS, Kube
 from chaos.testbed.loadbalancer import LoadBalancer
-from chaos.testbed.node.registration import is_ready
 from chaos.testbed.ports import Ports
 from chaos.testbed.postgres import Postgres
 from chaos.testbed.processes import ManagedProcess, Supervisor
@@ -36,7 +32,6 @@ from chaos.testbed.toxics import Proxy, Toxics
 
 REPOSITORY = Path(__file__).parents[2]
 Progress = Callable[[str], None]
-NEEDED_BYTES = 512 * 1024**2  # etcd and PostgreSQL after a long run, measured: 150 MB
 # Identities that may be asked for from outside; the control plane's own are not.
 IDENTITIES = ("dispatcher", "probe", "admin", "node")
 
@@ -105,7 +100,7 @@ class Testbed:
         directory = directory.absolute()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            state = _state_directory()
+            state = statedir.make()
         except OSError as error:
             raise ChaosError(f"cannot write to {error.filename or directory}: {error.strerror}") from error
         ports, supervisor = Ports(), Supervisor(directory, state)
@@ -163,7 +158,7 @@ class Testbed:
                     await manifests.apply(admin, [manifests.for_lane(d, lane) for d in manifests.documents(name)])
             authority = plane.authority.pair.certificate
             await manifests.apply(admin, [manifests.webhook(webhook_proxy, authority, options.webhook_timeout_s)])
-            await self._settled(admin, 60)
+            await readiness.settled(self, admin, 60)
 
     def _define_webhook(self, port: int, admin_port: int) -> ManagedProcess:
         pair = self.control_plane.authority.server("webhook")
@@ -174,7 +169,7 @@ class Testbed:
                 "--certificate", pair.certificate, "--key", pair.key,
                 "--mode-file", self.supervisor.state / "webhook-mode.json",
             ],
-            ready=self._webhook_answers,
+            ready=lambda: readiness.webhook_answers(self),
             cwd=REPOSITORY,
         )  # fmt: skip
 
@@ -191,7 +186,7 @@ class Testbed:
                 *(["--in-process"] if options.in_process else []),
             ],
             env={"RIDEOUT_STARTED_MONO": repr(started_mono)},
-            ready=self._node_is_ready,
+            ready=lambda: readiness.node_is_ready(self),
             cwd=REPOSITORY,
         )  # fmt: skip
 
@@ -201,43 +196,6 @@ class Testbed:
     async def _start_proxies(self) -> None:
         await _started(self.proxies.process, 15)
         await asyncio.to_thread(self.proxies.create)
-
-    async def _settled(self, admin: Kube, deadline_s: float) -> None:
-        """Wait until a lane's pod would be admitted by the webhook, placed, and run."""
-        end = time.monotonic() + deadline_s
-        for lane, namespace in self.namespaces.items():
-            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-            while not (await admin.request("GET", path)).ok:
-                if time.monotonic() > end:
-                    raise ChaosError(
-                        f"the controller manager made no default ServiceAccount for lane {lane}",
-                        log=self.controller_manager.log,
-                    )
-                await asyncio.sleep(0.05)
-        await self.node.wait_ready(max(1.0, end - time.monotonic()))
-        await self.wait_api_ready(max(1.0, end - time.monotonic()))
-        await self._webhook_is_called(end)
-
-    async def _webhook_is_called(self, end: float) -> None:
-        """The apiserver learns of a webhook configuration by a watch: creates before that would pass it by."""
-        async with Kube.open(self.kubeconfig("probe")) as probe:
-            namespace = next(iter(self.namespaces.values()))
-            path = f"/api/v1/namespaces/{namespace}/pods"
-            pod = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "is-the-webhook-called"},
-                "spec": {"containers": [{"name": "none", "image": "none"}]},
-            }
-            while True:
-                before = (await self.webhook_mode())["seen"]
-                with contextlib.suppress(*TRANSPORT_ERRORS):
-                    await probe.request("POST", path, pod, query={"dryRun": "All"})
-                    if (await self.webhook_mode())["seen"] > before:
-                        return
-                if time.monotonic() > end:
-                    raise ChaosError("the apiserver does not call the webhook", log=self.webhook.log)
-                await asyncio.sleep(0.1)
 
     # -- the processes, by the names of the field ---------------------------------------------------------------
 
@@ -284,23 +242,7 @@ class Testbed:
 
     async def wait_api_ready(self, deadline_s: float) -> None:
         """Return once an independent create by the probe, through the proxy, was accepted. Raises ChaosError."""
-        end, last = time.monotonic() + deadline_s, "no answer"
-        namespace = next(iter(self.namespaces.values()))
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "ready-"}}
-        while True:
-            with contextlib.suppress(*TRANSPORT_ERRORS):
-                async with Kube.open(self.kubeconfig("probe")) as probe:
-                    reply = await probe.request(
-                        "POST", f"/api/v1/namespaces/{namespace}/configmaps", body, deadline_s=3
-                    )
-                    if reply.status == 201:
-                        name = reply.body["metadata"]["name"]
-                        await probe.request("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-                        return
-                    last = reply.message
-            if time.monotonic() > end:
-                raise ChaosError(f"the API took no create within {deadline_s:g} s: {last}", log=self.apiserver.log)
-            await asyncio.sleep(0.1)
+        await readiness.api_takes_creates(self, deadline_s)
 
     async def webhook_mode(self, mode: dict[str, Any] | None = None) -> dict[str, Any]:
         """Switch the webhook's mode (see `chaos.testbed.webhook`), or read it with the number of reviews so far."""
@@ -315,20 +257,6 @@ class Testbed:
                     return said
         except TRANSPORT_ERRORS as error:
             raise ChaosError(f"the webhook's admin port does not answer: {error}", log=self.webhook.log) from error
-
-    async def _webhook_answers(self) -> bool:
-        with contextlib.suppress(ChaosError):
-            await self.webhook_mode()
-            return True
-        return False
-
-    async def _node_is_ready(self) -> bool:
-        """Ready, and no taint keeps pods away."""
-        with contextlib.suppress(*TRANSPORT_ERRORS):
-            async with Kube.open(self.kubeconfig("admin", direct=True)) as admin:
-                reply = await admin.request("GET", f"/api/v1/nodes/{local.NODE_NAME}")
-                return reply.ok and is_ready(reply.body) and not reply.body["spec"].get("taints")
-        return False
 
 
 async def _started(process: ManagedProcess, deadline_s: float) -> None:
@@ -353,25 +281,3 @@ async def _binaries(progress: Progress) -> dict[str, Path]:
         return await asyncio.to_thread(tools.find_or_build, progress, stop)
     finally:
         stop.set()
-
-
-def _state_directory() -> Path:
-    """Where data, keys and kubeconfigs lie while the testbed lives; others may pass through it, but not look.
-
-    PostgreSQL's user has to get in when we are root, so a TMPDIR inside a closed home will not do then. The
-    permissions of directories that are not ours are never touched.
-    """
-    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
-    if os.geteuid() == 0:
-        places = [place for place in places if place.is_dir() and postgres.may_traverse(place.resolve())]
-        if not places:
-            raise ChaosError("no temporary directory that other users may enter: set TMPDIR to one (mode 1777)")
-    free = shutil.disk_usage(places[0]).free
-    if free < NEEDED_BYTES:
-        raise ChaosError(
-            f"{free // 1024**2} MiB free in {places[0]}, a testbed needs {NEEDED_BYTES // 1024**2}:"
-            " make room, or set TMPDIR to another disk"
-        )
-    made = Path(tempfile.mkdtemp(prefix="rideout-", dir=places[0]))
-    made.chmod(0o711)
-    return made
