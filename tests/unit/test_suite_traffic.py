@@ -49,6 +49,17 @@ def test_a_tenth_of_the_tasks_has_two_retries():
         assert retries == {0: 63, 2: 7}
 
 
+def test_R7_of_the_tasks_that_should_be_refused_a_tenth_has_retries_too():
+    marked = Burst(12, within_s=1.0, labels={"denied": "yes"}, expect="rejected")
+    for seed in range(50):
+        drawn = draw(seed, (Segment("both", (marked, Steady(1.0, 40.0))),), lead_s=1.0).segments["both"]
+        refused = [entry for entry in drawn if entry.expect == "rejected"]
+        assert len(refused) == 12
+        assert all(entry.labels == {"denied": "yes"} and entry.offset_s <= 1.0 for entry in refused)
+        assert sum(entry.retries for entry in refused) == 2
+        assert all(entry.labels == {} and entry.expect == "success" for entry in drawn if entry not in refused)
+
+
 def environment(path: Path, **more: str) -> dict[str, str]:
     return {
         "RIDEOUT_LEDGER": str(path),
@@ -140,7 +151,7 @@ def load_plan(path: Path, lanes: dict[str, list[str]]) -> LoadPlan:
 
 
 def run_locust(path: Path, plan: LoadPlan, segment: str, seconds: float) -> dict[str, dict[str, dict[str, float]]]:
-    """Locust as the launcher starts it, given one cue and then its end."""
+    """Locust as the launcher starts it, given one cue once it is there, and then its end."""
     with (path / "locust.log").open("wb") as log:
         locust = subprocess.Popen(
             command(LOCUSTFILE, users=2),
@@ -151,8 +162,12 @@ def run_locust(path: Path, plan: LoadPlan, segment: str, seconds: float) -> dict
             stderr=log,
         )
     try:
-        Cue(segment, time.monotonic() + 4.0).append_to(plan.cues)
-        time.sleep(4.0 + seconds)  # this is the load itself, not a guess: the schedule is that long
+        there = time.monotonic() + 60
+        while "All users spawned" not in (path / "locust.log").read_text():
+            assert time.monotonic() < there, (path / "locust.log").read_text()
+            time.sleep(0.05)
+        Cue(segment, time.monotonic() + 1.0).append_to(plan.cues)
+        time.sleep(1.0 + seconds)  # this is the load itself, not a guess: the schedule is that long
         Cue(None, time.monotonic(), quit=True).append_to(plan.cues)
         assert locust.wait(60) == 0, (path / "locust.log").read_text()
     finally:
@@ -162,7 +177,8 @@ def run_locust(path: Path, plan: LoadPlan, segment: str, seconds: float) -> dict
 
 
 def test_locust_submits_the_schedule_once_to_each_lane_and_says_what_it_reached(tmp_path: Path):
-    drawn = draw(7, (Segment("burst", (Burst(10, within_s=1.0),)),), lead_s=0.5)
+    parts = (Burst(9, within_s=1.0), Burst(1, within_s=1.0, labels={"a": "b"}, expect="rejected"))
+    drawn = draw(7, (Segment("burst", parts),), lead_s=0.5)
     drawn.write(tmp_path / "schedule.json")
     well, ill = StandIn(), StandIn()
     ill.say = 503
@@ -182,6 +198,9 @@ def test_locust_submits_the_schedule_once_to_each_lane_and_says_what_it_reached(
     body = well.bodies[0]["tasks"][0]  # type: ignore[index]
     assert set(body) == {"key", "due_at", "retries", "retry_delay_s", "spec"}
     assert {"RIDEOUT_LEDGER", "RIDEOUT_LANE", "RIDEOUT_WORK_S"} == set(body["spec"]["env"])
+    labelled = {body["key"] for body in well.bodies if body["tasks"][0]["spec"]["labels"] == {"a": "b"}}  # type: ignore[index]
+    assert labelled == {event["key"] for event in events if event["expect"] == "rejected"}
+    assert len(labelled) == 2, "one in each lane"
 
 
 def test_a_submission_that_is_refused_is_a_fail_in_the_history(tmp_path: Path):
