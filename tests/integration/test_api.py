@@ -324,6 +324,14 @@ async def test_poison_rows_beside_placed_ones_are_no_outage(client, engine):
     assert (told["down"], told["rows_holding"]) == (False, 2)
 
 
+async def test_a_pod_placed_before_the_newest_row_began_to_hold_is_no_sign_of_life(client, engine):
+    await add_rows(engine, dispatch_unavailable_since=at(-100))
+    await add_rows(engine, dispatch_unavailable_since=at(-50))
+    await add_rows(engine, state="queued", queued_at=at(-70), pod_name="p", pod_uid="u")
+    _, told = await client.get("/v1/outage")
+    assert told["down"] is True
+
+
 async def test_a_row_that_the_buffered_path_marked_queued_is_no_sign_of_life(client, engine):
     await add_rows(engine, 2, dispatch_unavailable_since=at(-100))
     await add_rows(engine, state="queued", queued_at=at(-20), claimed_by="r", claim_until=at(9))

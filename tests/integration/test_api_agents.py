@@ -1,5 +1,6 @@
 """Agents over HTTP: tokens, what is a refusal and what never is (R11, R14, R19)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -141,7 +142,8 @@ async def test_R14_a_database_that_hangs_is_503_before_the_agent_gives_up(
     monkeypatch.setattr(api_services, "DATABASE_S", 0.3)
     async with engine.begin() as somebody:
         await somebody.execute(text("SELECT 1 FROM task_instances WHERE id = :id FOR UPDATE"), {"id": row_id})
-        status, problem = await report(client, services, row_id, "running")
+        async with asyncio.timeout(20):
+            status, problem = await report(client, services, row_id, "running")
         assert status == 503
         assert "should_terminate" not in problem
     assert (await report(client, services, row_id, "running"))[0] == 200
