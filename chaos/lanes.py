@@ -21,7 +21,7 @@ from chaos.errors import ChaosError
 from chaos.scenarios.base import LaneSpec, Profile
 from chaos.testbed import Testbed
 from chaos.testbed.processes import ManagedProcess
-from chaos.testbed.toxics import Proxy
+from chaos.testbed.toxics import DATABASE_PROXY, Proxy
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 AGENT = REPOSITORY / "dispatcher" / "agent.py"
@@ -31,8 +31,6 @@ STOP_GRACE_S = 25.0
 """R25: creates under way may finish within their deadline of 15 s."""
 CALL_DEADLINE_S = 5.0
 PAGE = 1000
-DATABASE_PROXY = "database"
-"""Between all dispatchers and PostgreSQL. The suite itself goes direct."""
 
 Row = dict[str, Any]
 

@@ -65,6 +65,7 @@ class Testbed:
         self.namespaces = {lane: manifests.namespace_of(lane) for lane in lanes}
         self.logs = supervisor.logs
         self.audit_log = directory / "audit.jsonl"
+        self.ledger = directory / "ledger.jsonl"
         self.kubernetes_version = tools.kubernetes_version()
         self.binaries: dict[str, Path] = {}
         self.control_plane: local.ControlPlane
@@ -124,6 +125,7 @@ class Testbed:
 
     async def _start(self, options: Options) -> None:
         state = self.supervisor.state
+        self.ledger = options.ledger or self.ledger
         plane = local.define(self.supervisor, self.binaries, self.ports, self.audit_log, state)
         self.control_plane = plane
         control_port, api_proxy, webhook_proxy, webhook_port, webhook_admin, database_port = (
@@ -181,7 +183,7 @@ class Testbed:
                 sys.executable, "-m", "chaos.testbed.node", "--kubeconfig", self.kubeconfig("node", direct=True),
                 "--state-dir", self.supervisor.state / "node",
                 "--history", options.history or self.directory / "history.jsonl",
-                "--ledger", options.ledger or self.directory / "ledger.jsonl",
+                "--ledger", self.ledger,
                 "--kubernetes-version", self.kubernetes_version,
                 *(["--in-process"] if options.in_process else []),
             ],

@@ -20,6 +20,8 @@ from chaos.errors import ChaosError
 from chaos.testbed.processes import ManagedProcess
 
 T = TypeVar("T")
+DATABASE_PROXY = "database"
+"""Between all dispatchers and PostgreSQL, while there are dispatchers. The suite itself goes direct."""
 
 
 @dataclass(frozen=True)

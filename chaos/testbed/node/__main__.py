@@ -1,4 +1,4 @@
-"""`python -m chaos.testbed.node`: run the node until SIGTERM. Its pods run on, as a kubelet's do."""
+"""`python -m chaos.testbed.node`: run the node until SIGTERM. Its pods run on, as a kubelet's; SIGUSR1 kills them."""
 
 import argparse
 import asyncio
@@ -73,6 +73,7 @@ async def run(given: argparse.Namespace) -> None:
         reporter = Reporter(kube, say)
         registration = Registration(kube, given.name, given.kubernetes_version, say)
         pods = Pods(given.name, Memory(given.state_dir), reporter, make, witness.record_exit, say)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, pods.kill_all)
 
         async def watch() -> None:
             async for seen in observe(kube, given.name, say):
