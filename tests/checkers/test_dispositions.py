@@ -110,6 +110,20 @@ def test_a_fault_that_no_offer_met_proves_nothing(run: SyntheticRun, ask: Ask):
     assert "no offer under answer-lost was Unavailable as the table has it" in words(answer)
 
 
+def test_R3_a_refused_connection_is_provably_not_sent(run: SyntheticRun, ask: Ask):
+    for event in run.events("fault", fault="control-plane-stop"):
+        event["fault"] = "proxy-off"
+    assert ask(run, "dispositions").verdict is Verdict.VALID
+    for claim in run.events("create", cause="connection refused"):
+        claim["may_exist"] = True
+    assert "no offer under proxy-off was Unavailable as the table has it" in words(ask(run, "dispositions"))
+
+
+def test_R7_retries_are_lowered_for_a_failed_dispatch_only(run: SyntheticRun, ask: Ask):
+    spoil.claim_row(run, "tick", run.pick("tick", "early"), max_tries=1, retries=2)
+    assert "its retries were lowered to 0 of 2" in words(ask(run, "dispositions"))
+
+
 def test_R6_only_rejections_spend_attempts(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "early")
     answer = ask(spoil.bill_attempts(run, "tick", row), "dispositions")

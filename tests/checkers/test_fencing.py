@@ -132,6 +132,17 @@ def test_a_fence_that_was_not_put_to_the_test_is_unknown_in_that_lane_alone(ask:
     assert ask(run, "fencing", "tick").verdict is Verdict.VALID, "without lost answers there is nothing to be tested"
 
 
+def test_only_the_reports_of_pods_that_lost_their_answer_test_the_fence(run: SyntheticRun, ask: Ask):
+    """Old reports were refused, but none of them came of the phase in which answers were lost."""
+    for event in run.events("fault", fault="answer-lost"):
+        event["t"] += 20
+        event.get("evidence", {}).pop("at", None)
+    answer = ask(run, "fencing")
+    assert answer.figures["refused"] > 0
+    assert answer.figures["refused_after_lost_answers"] == 0
+    assert answer.verdict is Verdict.UNKNOWN
+
+
 def test_agents_that_nobody_listened_to_prove_nothing(run: SyntheticRun, ask: Ask):
     run.history = [e for e in run.history if e["op"] != "agent"]
     assert "no report of any agent is on record" in words(ask(run, "fencing"))

@@ -71,6 +71,21 @@ def test_R16_an_end_that_could_not_be_reported_within_its_lease_may_be_run_again
     assert answer.figures["explained"] == 1
 
 
+def test_R16_an_end_that_was_taken_is_never_run_again_whatever_fails_later(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "before")
+    sent = run.events("agent", row=row, agent="report", what="running")[0]["t"]
+    spoil.start_again(run, "tick", row, at=sent + 31)
+    spoil.injected_fault(run, "database-restart", sent + 0.5, sent + 35)
+    assert "after it had ended with success and could say so" in words(ask(run, "single_execution"))
+
+
+def test_a_fault_at_another_time_explains_nothing(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "before")
+    spoil.kill_and_run_again(run, "tick", row, fault=None)
+    spoil.injected_fault(run, "agent-kill", 60, 61)
+    assert "no recorded fault explains it" in words(ask(run, "single_execution"))
+
+
 def test_R15_before_its_lease_ran_out_nothing_may_be_run_again(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "before")
     sent = run.events("agent", row=row, agent="report", what="running")[0]["t"]

@@ -49,6 +49,16 @@ def test_R4_nothing_fails_before_its_window_has_passed(expired: SyntheticRun, as
     assert "before its window could have passed" in words(ask(expired, "window"))
 
 
+def test_R4_nothing_fails_long_after_its_window_has_passed(expired: SyntheticRun, ask: Ask):
+    row = expired.pick("tick", "early")
+    last = expired.events("create", row=row)[-1]
+    last["ended"] += 30
+    told = int(last["ended"] - last["unavailable_since"])
+    reason = f"dispatch_failed: Kubernetes API unavailable for {told}s: connection refused"
+    spoil.claim_row(expired, "tick", row, reason=reason)
+    assert "and should have by" in words(ask(expired, "window"))
+
+
 def test_R8_an_answer_ends_the_window_and_a_deferred_offer_does_not(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "early")
     spoil.restart_window(run, "tick", row)
