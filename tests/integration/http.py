@@ -47,7 +47,14 @@ async def serving(services: Services, **options: Any) -> AsyncIterator[Client]:
     listener.listen()  # from here on a client may connect; it is answered when the server is up
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = _Server(
-        uvicorn.Config(create_app(services, **options), log_config=None, access_log=False, lifespan="off", ws="none")
+        uvicorn.Config(
+            create_app(services, **options),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=2,
+        )
     )
     task = asyncio.create_task(server.serve([listener]))
     try:
