@@ -36,9 +36,13 @@ def up(directory: Path, progress: Progress, lanes: Sequence[str] = LANES) -> str
     if holder(directory):
         return f"a testbed is up already; `make down` ends it\n{describe(_read(directory))}"
     tools.find_or_build(progress)  # here, where the progress can be seen
-    directory.mkdir(parents=True, exist_ok=True)
     log = directory / "holder.log"
-    with log.open("wb") as output:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        output = log.open("wb")
+    except OSError as error:
+        raise ChaosError(f"cannot write to {directory}: {error.strerror}") from error
+    with output:
         child = subprocess.Popen(
             [sys.executable, "-m", "chaos.testbed", "--directory", str(directory), "hold", "--lanes", ",".join(lanes)],
             stdin=subprocess.DEVNULL,

@@ -133,6 +133,28 @@ async def test_two_ups_at_once_make_one_testbed(held: Path):
     assert command("down", held).stdout == "the testbed is down\n"
 
 
+@pytest.mark.slow
+async def test_up_works_again_after_ctrl_c_and_after_a_crash_of_the_holder(held: Path):
+    up = [sys.executable, "-m", "chaos.testbed", "--directory", str(held), "up", "--lanes", "tick"]
+    first = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=REPOSITORY)
+    await until((held / "pids" / "kube-apiserver.pid").exists, "half a testbed", 60)
+    first.send_signal(signal.SIGINT)
+    said, _ = first.communicate(timeout=60)
+    assert first.returncode == 130, said
+    assert list((held / "pids").glob("*.pid")) == []
+    assert command("up", held, "--lanes", "tick").returncode == 0
+    state = Path(json.loads((held / "up.json").read_text())["state"])
+    os.kill(json.loads((held / "holder.pid").read_text())["pid"], signal.SIGKILL)
+    await until(lambda: not state.exists(), "the reaper to finish")
+    again = command("up", held, "--lanes", "tick")
+    assert again.stdout.startswith("testbed up"), again.stderr
+
+
+def test_up_where_nothing_can_be_written_is_one_clear_line():
+    refused = command("up", Path("/proc/nowhere"))
+    assert (refused.returncode, refused.stderr) == (2, "cannot write to /proc/nowhere: No such file or directory\n")
+
+
 async def test_a_taken_port_is_one_clear_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """As when something grabs a port between the choice and the start."""
     with socket.socket() as listener:
