@@ -59,6 +59,8 @@ async def strike(stage: Stage, stroke: Stroke) -> None:
                 stage.cue(one.load_fired)
             run.phase(stroke.phase or "hold", one.hold_s)
             await stage.pass_time(one.hold_s)
+            if one.refused_within_s:
+                await steps.wait_refused(stage, one.refused_within_s)
             for inner in one.meanwhile:
                 await strike(stage, inner)
     for fault in reversed(struck):

@@ -1,5 +1,7 @@
 """The waits in the life of a run: warm-up, the steady-state gate, the recovery, the drain."""
 
+from collections import Counter
+
 from chaos.errors import ChaosError, Unknown
 from chaos.history import History
 from chaos.probe import CONNECTIONS
@@ -72,6 +74,19 @@ async def watch_recovery(stage: Stage, stroke: Stroke) -> None:
         return stable_since is not None and clock() - stable_since >= stroke.stable_s
 
     await stage.wait_until(stable, stroke.recovery_s)
+
+
+async def wait_refused(stage: Stage, at_most_s: float) -> None:
+    """Until as many tasks have failed as should be refused, in every lane but the control, at most so long. Judges
+    nothing: it is the dispatchers' word, and a denial that was too short is found out by the records."""
+    meant = Counter(
+        event["lane"]
+        for event in History.read(stage.run.history.path)
+        if event.get("op") == "submit" and event["type"] == "ok" and event.get("expect") == "rejected"
+    )
+    watched = [name for name, lane in stage.lanes.items() if lane.spec.policy == "window"]
+    last = stage.sampler.last
+    await stage.wait_until(lambda: all(last[name].states["failed"] >= meant[name] for name in watched), at_most_s)
 
 
 async def drain(stage: Stage) -> None:

@@ -41,6 +41,8 @@ class Stroke:
 
     fault: str
     hold_s: float
+    refused_within_s: float = 0.0
+    """It is held on until every task that should be refused has failed, at most this much longer."""
     load_before: str | None = None
     """A segment that is cued before the fault is injected; it is injected `before_s` later (warm pools)."""
     before_s: float = 0.0

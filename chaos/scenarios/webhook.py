@@ -14,7 +14,7 @@ CLAIM = (
 def webhook(profile: Profile) -> Scenario:
     """Full: 2 min unreachable, then 2 min slower than its timeout of 10 s; the denial outlasts the 2m35s of R6."""
     full = profile == "full"
-    half_s, rate, denial_s = (115.0, 0.4, 178.0) if full else (12.0, 0.5, 24.0)
+    half_s, rate, denial_s = (115.0, 0.4, 165.0) if full else (12.0, 0.5, 18.0)
     # Only rows that are due in the first seconds can use up six attempts before the repair.
     opening = Burst(30, within_s=12.0) if full else Burst(24, within_s=1.2)
     denied = Burst(12, within_s=8.0 if full else 1.0, after_s=1.0, labels=LABELS, expect="rejected")
@@ -28,7 +28,7 @@ def webhook(profile: Profile) -> Scenario:
             Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 2.0, 180)), work_s),
             Segment("outage", (opening, Steady(rate, 2 * half_s + 200)), work_s),
             Segment("recovery", (Steady(rate, 180),), work_s),
-            Segment("denial", (denied, Steady(rate, denial_s + 60)), work_s),
+            Segment("denial", (denied, Steady(rate, denial_s + 90)), work_s),
         ),
         strokes=(
             Stroke(
@@ -40,7 +40,13 @@ def webhook(profile: Profile) -> Scenario:
                 stable_s=10.0 if full else 3.0,
                 then=Stroke("webhook-slow", hold_s=half_s),
             ),
-            Stroke("webhook-denies", hold_s=denial_s, load_fired="denial", load_healed="recovery"),
+            Stroke(
+                "webhook-denies",
+                hold_s=denial_s,
+                refused_within_s=60.0 if full else 30.0,
+                load_fired="denial",
+                load_healed="recovery",
+            ),
         ),
         budgets={
             "recovery_s": 60.0 if full else 10.0,

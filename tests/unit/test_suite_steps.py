@@ -14,7 +14,7 @@ from chaos.probe import CONNECTIONS, Sighting
 from chaos.sampler import Figures
 from chaos.scenarios import Stroke, find
 from chaos.stage import Stage
-from chaos.steps import steady_state, unsteady, watch_recovery
+from chaos.steps import steady_state, unsteady, wait_refused, watch_recovery
 from chaos.testbed.processes import Supervisor
 from chaos.traffic.launcher import Cue, Load
 
@@ -124,3 +124,14 @@ def test_cues_are_kept_in_order_and_read_as_they_were_written(tmp_path: Path):
     for cue in told:
         cue.append_to(tmp_path / "cues.jsonl")
     assert [Cue.parse(line) for line in (tmp_path / "cues.jsonl").read_text().splitlines()] == told
+
+
+@pytest.mark.parametrize(("failed", "waits"), [(1, True), (2, False)])
+async def test_a_denial_is_held_until_what_it_should_refuse_has_failed(stage: StillStage, failed: int, waits: bool):
+    for number in range(2):
+        told = {"lane": "tick", "key": f"t-{number}", "due": 1.0, "expect": "rejected"}
+        stage.run.history.write("ok", "load", "submit", row=number, **told)
+    stage.figures["tick"] = Figures(Counter(success=12, failed=failed), 12, 0, 0.5, 1)
+    began = stage.run.history.now()
+    await wait_refused(stage, 0.3)
+    assert (stage.run.history.now() - began >= 0.3) is waits
