@@ -129,7 +129,7 @@ def test_cues_are_kept_in_order_and_read_as_they_were_written(tmp_path: Path):
 @pytest.mark.parametrize(("failed", "waits"), [(1, True), (2, False)])
 async def test_a_denial_is_held_until_what_it_should_refuse_has_failed(stage: StillStage, failed: int, waits: bool):
     for number in range(2):
-        told = {"lane": "tick", "key": f"t-{number}", "due": 1.0, "expect": "rejected"}
+        told: dict[str, Any] = {"lane": "tick", "key": f"t-{number}", "due": 1.0, "expect": "rejected"}
         stage.run.history.write("ok", "load", "submit", row=number, **told)
     stage.figures["tick"] = Figures(Counter(success=12, failed=failed), 12, 0, 0.5, 1)
     began = stage.run.history.now()
