@@ -18,10 +18,12 @@ MAIN = {
     "no_unexpected": ("not_handed_in",),
     "fencing": ("refused", "double_creates"),
     "dispositions": ("offers", "attempts_spent"),
+    "denied": ("denied_rows", "slowest_end_s", "slowest_bystander_s"),
+    "backpressure": ("put_off_rows", "most_offers", "slowest_placement_s"),
     "window": ("longest_s", "failed", "restarted"),
     "leader_terms": ("terms", "windows_restarted"),
 }
-BUDGET_OF = {"slowest_s": "budget_s", "longest_s": "window_s"}
+BUDGET_OF = {"slowest_s": "budget_s", "longest_s": "window_s", "slowest_bystander_s": "bystander_budget_s"}
 """Which figure of a checker holds another one's budget."""
 NOUGHT = frozenset(
     {"failed", "executed_twice", "unfinished", "never_answered", "not_handed_in", "double_creates", "restarted"}
@@ -50,16 +52,18 @@ class Figure:
 
 def figures_of(figures: Json, *, held: bool = True) -> list[Figure]:
     """Figures with their budgets beside them: those of BUDGET_OF, `x_least` for `x`, and nought for offences."""
-    beside = {BUDGET_OF[name] for name in figures if BUDGET_OF.get(name) in figures}
+    of = BUDGET_OF if "slowest_s" in figures else BUDGET_OF | {"slowest_placement_s": "budget_s"}
+    beside = {of[name] for name in figures if of.get(name) in figures}
     beside |= {name for name in figures if name.endswith("_least") and name.removesuffix("_least") in figures}
-    return [_figure(name, value, figures, held) for name, value in figures.items() if name not in beside]
+    shown = {name: value for name, value in figures.items() if name not in beside}
+    return [_figure(name, value, figures, of.get(name, ""), held) for name, value in shown.items()]
 
 
-def _figure(name: str, value: Any, figures: Json, held: bool) -> Figure:
+def _figure(name: str, value: Any, figures: Json, budget: str, held: bool) -> Figure:
     label, text = LABELS.get(name, human.words(name.removesuffix("_s"))), human.figure(name, value)
     if not isinstance(value, int | float):
         return Figure(name, label, text)
-    least, most = figures.get(f"{name}_least"), figures.get(BUDGET_OF.get(name, ""))
+    least, most = figures.get(f"{name}_least"), figures.get(budget)
     if isinstance(least, int | float):
         return Figure(name, label, text, f"of at least {human.figure(name, least)}")
     if isinstance(most, int | float) and most > 0:

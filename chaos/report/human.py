@@ -74,6 +74,15 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
+def shortened(text: str, at_most: int = 240) -> str:
+    """The beginning of a long text, cut where a part of it ends."""
+    if len(text) <= at_most:
+        return text
+    kept = text[:at_most]
+    end = max(kept.rfind("; "), kept.rfind(", "), kept.rfind(" "))
+    return f"{kept[: end if end > at_most // 2 else at_most]} …"
+
+
 def words(name: str) -> str:
     """An identifier as words: `no_lost_task` → `no lost task`."""
     return name.replace("_", " ").replace("-", " ").strip()

@@ -245,6 +245,7 @@ def render(context: Context) -> str:
         "count": human.count,
         "plural": human.plural,
         "words": human.words,
+        "shortened": human.shortened,
         "between": _between,
         "figure": lambda item: human.figure(item[0], item[1]),
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from chaos.checkers import CHECKERS
 from chaos.report import human
 from chaos.report.budgets import Figure, figures_of, main_figures
 
@@ -36,6 +37,14 @@ CHECKS: dict[str, tuple[str, str]] = {
         "A pod left over from an earlier attempt was told to stop before it ran user code.",
     ),
     "dispositions": ("Faults read right", "Each refusal was taken for what it was, and spent what it should spend."),
+    "denied": (
+        "Denials end what they are meant for",
+        "What was to be denied ended in minutes; nothing else suffered.",
+    ),
+    "backpressure": (
+        "“Not now” only puts off",
+        "Throttling and a used-up quota cost no attempt; the task came back.",
+    ),
     "window": ("Outage window", "A task gave up only once its outage had lasted for the whole window."),
     "leader_terms": ("One leader at a time", "Terms of leadership did not overlap, and a change restarted no window."),
 }
@@ -97,6 +106,11 @@ class CheckLine:
     claim: str
     cells: dict[str, Cell | None]
 
+    @property
+    def applies(self) -> bool:
+        """Some lane has something to be checked."""
+        return any(cell is not None and cell.verdict != "not_applicable" for cell in self.cells.values())
+
 
 @dataclass(slots=True)
 class Verdicts:
@@ -141,7 +155,7 @@ class Verdicts:
         known = [*CHECKS, *(check for check, _ in cells if check not in CHECKS)]
         names = [check for check in dict.fromkeys(known) if any(check == of for of, _ in cells)]
         checks = [
-            CheckLine(check, *CHECKS.get(check, (human.words(check), "")), {n: cells.get((check, n)) for n in lanes})
+            CheckLine(check, title_of(check), claim_of(check), {name: cells.get((check, name)) for name in lanes})
             for check in names
         ]
         offences = [cell.offence for cell in cells.values() if cell.offence is not None]
@@ -199,7 +213,10 @@ def _reasons(raw: Json, cells: dict[tuple[str, str], Cell], control: frozenset[s
     top = raw.get("reasons")
     for reason in top if isinstance(top, list) else [top] if top else []:
         judged = JUDGED.match(str(reason))
-        told = f"{judged['lane']}, “{title_of(judged['check'])}”: {judged['why']}" if judged else str(reason)
+        told = str(reason)
+        if judged:
+            apart = "" if judged["verdict"] == raw.get("verdict") else f" ({judged['verdict']})"
+            told = f"{judged['lane']}, “{title_of(judged['check'])}”{apart}: {judged['why']}"
         said.append(told)
         yield told
     for (check, lane), cell in cells.items():
@@ -212,9 +229,17 @@ def _reasons(raw: Json, cells: dict[tuple[str, str], Cell], control: frozenset[s
                 yield told
 
 
+def claim_of(check: str) -> str:
+    """The claim of a check in a line: ours, else the first sentence that the checker says of itself."""
+    if check in CHECKS:
+        return CHECKS[check][1]
+    told = next((checker.__doc__ or "" for checker in CHECKERS if checker.name == check), "")
+    return " ".join(told.split()).split(". ")[0].rstrip(".") + ("." if told else "")
+
+
 def title_of(check: str) -> str:
     """What people call a check."""
-    return CHECKS[check][0] if check in CHECKS else human.words(check)
+    return CHECKS[check][0] if check in CHECKS else human.words(check).capitalize()
 
 
 def _verdict(value: object) -> str:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from chaos.checkers import CHECKERS
 from chaos.errors import ChaosError
 from chaos.report import write_report
 from chaos.report.page import inline_json
+from chaos.report.verdicts import claim_of
 from tests.checkers import spoil
 from tests.checkers.synthetic import FEW, SyntheticRun, a_good_run
 from tests.report.judged import judge_into, judged, page_of
@@ -86,6 +88,17 @@ def test_valid_run_shows_figures_beside_their_budgets(good: Markup) -> None:
     assert "None of 176 tasks failed" in good.text
     assert "of 60 s" in good.text
     assert "Show the first offence" not in good.text
+
+
+def test_checks_that_apply_to_no_lane_are_one_line(good: Markup) -> None:
+    assert "Nothing to check in this run: " in good.text
+    assert "– does not apply" in good.text, "one that applies to some lanes keeps its line"
+    table = good.text[good.text.index("The checks") : good.text.index("Nothing to check")]
+    assert "One leader at a time" not in table
+
+
+def test_every_checker_has_a_claim_in_plain_words() -> None:
+    assert [checker.name for checker in CHECKERS if len(claim_of(checker.name)) < 20] == []
 
 
 def test_story_tells_outage_load_before_and_now(good: Markup) -> None:
