@@ -1,16 +1,20 @@
-"""Brings a run's records together: final rows, outcome logs, the audit log.
+"""Brings a run's records together: final rows, outcome logs, leadership terms, the audit log.
 
 What a dispatcher says of itself goes into the history as a claim. Everything is taken as far as it can be had: a
 record that is missing makes a checker say "unknown", and says so there.
 """
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from chaos import lanes as lane_processes
+from chaos import leaders
 from chaos.errors import ChaosError
 from chaos.history import History
 from chaos.lanes import Lane
@@ -20,7 +24,7 @@ ROW_FIELDS = ("key", "state", "reason", "try_number", "max_tries", "retries", "a
 
 
 async def collect(stage: Stage) -> None:
-    """Final rows over HTTP, then stop the lanes, then their outcome logs and the apiserver's audit log."""
+    """Final rows over HTTP, then stop the lanes, then their outcome logs, leadership terms and the audit log."""
     run = stage.run
     for lane in stage.lanes.values():
         try:
@@ -33,9 +37,33 @@ async def collect(stage: Stage) -> None:
             run.history.write("info", lane.name, "row", lane=lane.name, row=row["id"], **fields)
     await lane_processes.stop(stage.lanes.values())
     copy_outcomes(run, stage.lanes.values())
+    for lane in stage.lanes.values():
+        await copy_terms(run, lane, stage.bed.database_url(lane.name, driver="postgresql"))
     kept = run.directory.path / "audit.jsonl"
     if stage.bed.audit_log != kept:  # the embedded apiserver writes it in place, before it answers
         shutil.copyfile(stage.bed.audit_log, kept)
+
+
+async def copy_terms(run: Run, lane: Lane, database: str) -> None:
+    """The leadership table into the history: who held which term, from when to when on the run clock. A claim too."""
+    try:
+        terms = await asyncio.to_thread(leaders.terms, database)
+    except psycopg.Error as error:
+        run.progress.note(f"no leadership terms of lane {lane.name}: {' '.join(str(error).split())}")
+        return
+    zero = run.directory.started_wall
+    for term in terms:
+        run.history.write(
+            "info",
+            lane.name,
+            "leader_term",
+            lane=lane.name,
+            term=term.term,
+            holder=term.holder,
+            since=round(term.began_at.timestamp() - zero, 6),
+            until=round(term.expires_at.timestamp() - zero, 6),
+            resigned=term.resigned,
+        )
 
 
 def copy_outcomes(run: Run, lanes: Any) -> None:

@@ -35,6 +35,8 @@ class FaultClass(StrEnum):
     DATABASE = "database"
     NODE = "node"
     """An agent is killed or cut off."""
+    SLOW = "slow"
+    """The API answers, later than usual: no outage."""
     OTHER = "other"
     """No checker knows it: it proves nothing until it is given a class."""
 
@@ -42,11 +44,12 @@ class FaultClass(StrEnum):
 # First match wins. An event's own "class" wins over this table.
 CLASS_BY_NAME: tuple[tuple[str, FaultClass], ...] = (
     (r"den(y|ies|ied|ial)", FaultClass.DENIAL),
-    (r"answer|lost-response", FaultClass.ANSWER_LOST),
+    (r"answer|lost-response|connections-cut", FaultClass.ANSWER_LOST),
     (r"throttl|quota|429", FaultClass.PRESSURE),
     (r"postgres|database", FaultClass.DATABASE),
     (r"agent|partition|node", FaultClass.NODE),
-    (r"control-plane|apiserver|etcd|proxy|connection|refused|reset|black-hole|drip|latency|cut", FaultClass.OUTAGE),
+    (r"latency", FaultClass.SLOW),
+    (r"control-plane|apiserver|etcd|proxy|connection|refused|reset|black-hole|drip|cut", FaultClass.OUTAGE),
     (r"webhook|load-balancer|crash-loop|outage", FaultClass.OUTAGE),
     (r"dispatcher|leader|replica|freeze|seam|rolling", FaultClass.DISPATCHER),
 )

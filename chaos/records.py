@@ -29,6 +29,8 @@ from chaos.run_json import LaneInfo, Run
 
 __all__ = ["Answered", "Lane", "LaneInfo", "Records", "Run"]
 
+TAKES_AWAY = (FaultClass.OUTAGE, FaultClass.ANSWER_LOST, FaultClass.DISPATCHER, FaultClass.DATABASE)
+"""Classes of faults under which a due row is not answered, or does not hear it."""
 WITNESSES = ("history", "ledger", "audit")
 HEALING = ("heal", "confirm_healed")
 
@@ -220,6 +222,26 @@ class Records:
             if probe.lane == lane and probe.accepted and probe.started >= fault.heal_began:
                 # The event is written after the probe has cleaned up; the suite noted when the answer was there.
                 return told if told is not None and probe.started <= told <= probe.t else probe.t
+        return None
+
+    def over_at(self, fault: Fault, lane: str) -> float | None:
+        """When a fault was over for a lane: for what takes the API away the probe's word, for what befalls dispatchers,
+        their database or their agents the suite's, which looked at them."""
+        if fault.kind not in (FaultClass.DISPATCHER, FaultClass.DATABASE, FaultClass.NODE):
+            return self.healed_at(fault, lane)
+        told = fault.evidence.get("confirm_healed", {}).get("lanes", {}).get(lane)
+        return float(told) if told is not None and fault.healed_at is not None else fault.healed_at
+
+    def back_at(self, fault: Fault, lane: str) -> float | None:
+        """When nothing stood between the lane's rows and the API any more: this fault was over, and each that was still
+        at work then. From there on a recovery is counted."""
+        back = self.over_at(fault, lane)
+        others = [(other.active()[0], self.over_at(other, lane)) for other in self.faults_of(lane, *TAKES_AWAY)]
+        while back is not None:
+            later = [over for begin, over in others if begin <= back and (over is None or over > back)]
+            if not later:
+                return back
+            back = None if None in later else max(over for over in later if over is not None)
         return None
 
     def last_refused_before(self, moment: float, lane: str) -> float | None:

@@ -22,6 +22,7 @@ FULL = {
     "backpressure_max_s": 60.0,
     "buffer_wait_s": 10.0,
     "lease_s": 90.0,
+    "lease_margin_s": 15.0,
 }
 QUICK = {
     "window_s": 90.0,
@@ -36,7 +37,10 @@ QUICK = {
     "backpressure_max_s": 6.0,
     "buffer_wait_s": 1.0,
     "lease_s": 30.0,
+    "lease_margin_s": 5.0,
 }
+COMPARED = ("upgrade", "webhook")
+"""Scenarios whose point is that the rule from before the decision fails tasks under the same outage."""
 RECOVERY_BUDGET_S = {"full": 60.0, "quick": 10.0}
 
 
@@ -81,6 +85,11 @@ class Run:
         if isinstance(value, int | float):
             return float(value)
         return (QUICK if self.profile == "quick" else FULL)[name]
+
+    @property
+    def compared(self) -> bool:
+        """Whether the control is expected to fail tasks here, so that the outage has to be long enough for it."""
+        return self.scenario in COMPARED and any(not lane.decides for lane in self.lanes.values())
 
     @property
     def recovery_budget_s(self) -> float:

@@ -38,6 +38,7 @@ BY_CLASS: dict[FaultClass, Expectation] = {
     FaultClass.ANSWER_LOST: Expectation("Unavailable", re.compile(TRANSPORT, re.IGNORECASE), may_exist=True),
     FaultClass.DENIAL: Expectation("Rejected", re.compile(r".")),
     FaultClass.PRESSURE: Expectation("Backpressure", re.compile(r".")),
+    FaultClass.SLOW: Expectation("Placed", re.compile(r"")),
 }
 
 

@@ -4,11 +4,11 @@ import re
 
 from chaos.audit import Answer
 from chaos.checkers.base import CheckResult, Finding
-from chaos.events import Fault, FaultClass
+from chaos.events import Fault, FaultClass, Report
 from chaos.records import Records
 
 TOTAL = re.compile(
-    r"control-plane-stop|apiserver-(kill|stop|long-stop)|proxy-off|refused"
+    r"control-plane-stop|apiserver-(kill|stop|long-stop)|proxy-off|refused|black-hole|connections-reset"
     r"|webhook-(down|slow|tls|garbage)|load-balancer"
 )
 """Faults under which no create can be committed for a lane, once the last ones have drained."""
@@ -44,6 +44,10 @@ class FaultFired:
                 _expect_answers(found, fault, Answer.REJECTED, "denied_by_api")
             if fault.kind is FaultClass.PRESSURE:
                 _expect_answers(found, fault, Answer.BACKPRESSURE, "put_off_by_api")
+            if fault.kind is FaultClass.SLOW:
+                _expect_late_answers(found, fault)
+            if fault.kind is FaultClass.NODE:
+                _expect_agents_hit(found, fault)
         return found.result()
 
 
@@ -91,3 +95,39 @@ def _expect_lost_answers(found: Finding, fault: Fault) -> None:
     if not lost:
         found.need("audit")
         found.doubt(f"{fault.name} took no answer from this lane: no create was committed in it and unheard")
+
+
+def _expect_late_answers(found: Finding, fault: Fault) -> None:
+    """At least one create of this lane took as long as the fault makes an answer take."""
+    begin, end = fault.biting()
+    delay = float(fault.evidence.get("confirm_fired", {}).get("delay_s", 0.0))
+    claims = found.records.lanes[found.lane].all_claims()
+    late = sum(c.ended - c.started >= 0.9 * delay and begin <= c.started and c.ended <= end for c in claims)
+    found.figures["late_answers"] = found.figures.get("late_answers", 0) + late
+    if not late:
+        found.doubt(f"{fault.name} met no create of this lane: none took {delay:g} s")
+
+
+def _expect_agents_hit(found: Finding, fault: Fault) -> None:
+    """An agent that was killed: user code of this lane ended without a word. One that was cut off: an agent of this
+    lane had to ask again."""
+    begin, end = fault.active()
+    lane = found.records.lanes[found.lane]
+    if "kill" in fault.name:
+        ran = (one for executions in lane.executions.values() for one in executions)
+        hit = sum(one.ended is None and one.exited is not None and begin <= one.exited <= end for one in ran)
+        figure, what = "killed", "no user code of this lane was killed"
+    else:
+        hit = sum(
+            report.retries > 0 and report.sent <= end and _answered_at(report) >= begin for report in lane.all_reports()
+        )
+        figure, what = "cut_off", "no agent of this lane had to ask again"
+    found.figures[figure] = found.figures.get(figure, 0) + hit
+    if not hit:
+        found.need("history", "ledger")
+        found.doubt(f"{fault.name} met nobody: {what}")
+
+
+def _answered_at(report: Report) -> float:
+    answered = report.accepted if report.accepted is not None else report.refused
+    return answered if answered is not None else float("inf")

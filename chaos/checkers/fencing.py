@@ -107,6 +107,8 @@ def _rightly_refused(found: Finding, lane: Lane, row: int, report: Report) -> bo
         return True  # a dead claim is re-offered under a new epoch before its next create (R20)
     if claim is not None and claim.attempt_epoch > report.epoch and _was_given_up(found, lane, row, report):
         return True  # a pod that had not reported in time is re-placed, which bumps the epoch (R20)
+    if claim is not None and claim.attempt_epoch > report.epoch and _lease_ran_out(found, lane, row, report):
+        return True  # an agent that was not heard for a whole lease is re-placed likewise
     if not any(True for _ in lane.all_claims()):
         found.doubt(f"row {row}: a report was refused, and the dispatcher's outcome log is not on record")
         return True
@@ -147,6 +149,21 @@ def _was_given_up(found: Finding, lane: Lane, row: int, report: Report) -> bool:
         return False
     placed = next((c.ended for c in lane.creates.get(row, ()) if c.epoch == report.epoch and c.committed), None)
     return placed is not None and report.refused - placed >= waits
+
+
+def _lease_ran_out(found: Finding, lane: Lane, row: int, report: Report) -> bool:
+    """R15: a fault of agents lasted for so long that no heartbeat can have kept the lease (R20 re-places the row)."""
+    assert report.refused is not None
+    lease_s, margin_s = found.records.run.setting("lease_s"), found.records.run.setting("lease_margin_s")
+    for fault in found.records.faults_of(lane.name, FaultClass.NODE):
+        begin, end = fault.active()
+        if (
+            begin <= report.refused
+            and report.refused - begin >= lease_s - margin_s
+            and end - begin >= lease_s - margin_s
+        ):
+            return True
+    return False
 
 
 def _put_to_the_test(found: Finding, lane: Lane, fault: str, begin: float, end: float) -> None:

@@ -14,9 +14,6 @@ from chaos.checkers.registry import CHECKERS
 from chaos.events import FaultClass
 from chaos.records import Lane, Records
 
-COMPARED = ("upgrade", "webhook")
-"""Scenarios whose point is that the rule from before the decision fails tasks under the same outage."""
-
 
 @dataclass(slots=True, frozen=True)
 class Tasks:
@@ -82,7 +79,7 @@ def judge(records: Records, *, trouble: Sequence[str] = (), checkers: Sequence[C
     if not deciding:
         trouble.append("no lane of this run decides anything")
     for lane in lanes.values():
-        if run.scenario in COMPARED and not lane.decides and lane.tasks.failed == 0:
+        if run.compared and not lane.decides and lane.tasks.failed == 0:
             trouble.append(f"{lane.name} failed no task: the outage was too short to prove anything")
     reasons = [
         f"{lane.name}: {name} is {answer.verdict}: {'; '.join(answer.reasons)}"

@@ -1,7 +1,9 @@
 """Did one leader tick at a time, and did a change of leader cost the rows nothing?
 
-Witness: the leadership table, sampled by the suite itself (history, op "leader_term": lane, term, holder, `since` and
-`until` on the run clock, the span in which the suite saw that holder hold that term).
+From the leadership table, which the suite reads in the database when all dispatchers have stopped (history, op
+"leader_term": lane, term, holder, `since` and `until` on the run clock). The dispatchers write it, so it is their
+claim; what speaks against them is that two of them claim the same moment. A frozen leader does not count while its
+lease has run out, whatever it still believes: a thawed leader's refused write is no overlap.
 """
 
 from itertools import pairwise
@@ -20,11 +22,15 @@ class LeaderTerms:
     def check(self, records: Records, lane: str) -> CheckResult:
         of, terms = records.lanes[lane], [term for term in records.leader_terms if term.get("lane") == lane]
         if not terms:
-            return not_applicable("the leadership table of this lane was not sampled")
+            return not_applicable("the leadership table of this lane is not on record")
         found = Finding(records, lane)
         found.need("history")
         terms.sort(key=lambda term: (term["since"], term["term"]))
-        found.figures = {"terms": len({term["term"] for term in terms}), "windows_restarted": 0}
+        found.figures = {
+            "terms": len({term["term"] for term in terms}),
+            "leaders": len({term["holder"] for term in terms}),
+            "windows_restarted": 0,
+        }
         for earlier, later in pairwise(terms):
             if later["term"] < earlier["term"]:
                 found.offence(None, later["since"], f"term {later['term']} was seen after term {earlier['term']}")

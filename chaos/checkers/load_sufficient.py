@@ -2,7 +2,7 @@
 
 from chaos.checkers.base import CheckResult, Finding
 from chaos.events import Fault, FaultClass
-from chaos.records import Records
+from chaos.records import Lane, Records
 
 LEAST = {
     "due_before": 5,
@@ -13,10 +13,13 @@ LEAST = {
     "due_denied": 5,
     "due_bystanders": 5,
     "due_under_pressure": 5,
+    "due_away": 3,
+    "running_when_hit": 3,
     "submitted": 1,
 }
 """How many tasks a lane must have had, unless the run's budgets say otherwise under the same name."""
 OPENING_S = 20.0
+BEHIND_THE_API = (FaultClass.DISPATCHER, FaultClass.DATABASE, FaultClass.NODE)
 
 
 class LoadSufficient:
@@ -32,16 +35,16 @@ class LoadSufficient:
             found.doubt("no fault was injected")
         _expect(found, "submitted", len(of.by_row), "handed in")
         outages = [fault for fault in records.episodes(lane, FaultClass.OUTAGE) if fault.fired_at is not None]
-        if outages:
-            first = outages[0].biting()[0]
-            last = max(_over(records, fault, lane) for fault in outages)
-            _expect(found, "due_before", len(of.due_between(float("-inf"), first)), "due before the outage")
-            _expect(found, "due_after", len(of.due_between(last, float("inf"))), "due after the outage")
-        compared = any(not other.info.decides for other in records.lanes.values())
+        others = [fault for fault in records.faults_of(lane, *BEHIND_THE_API) if fault.fired_at is not None]
+        if around := outages or others:
+            first = around[0].biting()[0]
+            last = max(_over(records, fault, lane) for fault in around)
+            _expect(found, "due_before", len(of.due_between(float("-inf"), first)), f"due before {around[0].name}")
+            _expect(found, "due_after", len(of.due_between(last, float("inf"))), f"due after {around[-1].name}")
         for fault in outages:
             fired, over = fault.biting()[0], _over(records, fault, lane)
             _expect(found, "due_during", len(of.due_between(fired, over)), f"due during {fault.name}")
-            if compared:
+            if records.run.compared:
                 _expect_opening(found, fault, fired, over)
         for fault in records.episodes(lane, FaultClass.ANSWER_LOST):
             if fault.fired_at is not None:
@@ -54,7 +57,18 @@ class LoadSufficient:
                 _expect(found, "due_bystanders", len(due) - denied, f"due during {fault.name} and to be spared")
             else:
                 _expect(found, "due_under_pressure", len(due), f"due during {fault.name}")
+        for fault in others:
+            fired, over = fault.biting()[0], _over(records, fault, lane)
+            if fault.kind is FaultClass.NODE:
+                _expect(found, "running_when_hit", _running_at(of, fired), f"running when {fault.name} fired")
+            else:
+                _expect(found, "due_away", len(of.due_between(fired, over)), f"due during {fault.name}")
         return found.result()
+
+
+def _running_at(lane: Lane, moment: float) -> int:
+    ran = (one for executions in lane.executions.values() for one in executions)
+    return sum(one.started <= moment and (one.over is None or one.over >= moment) for one in ran)
 
 
 def _expect(found: Finding, name: str, count: int, where: str) -> None:
@@ -82,4 +96,4 @@ def _expect_opening(found: Finding, fault: Fault, fired: float, over: float) -> 
 
 def _over(records: Records, fault: Fault, lane: str) -> float:
     """When the fault was over for this lane, or the records' end where that is not known."""
-    return records.healed_at(fault, lane) or fault.healed_at or records.end
+    return records.over_at(fault, lane) or fault.healed_at or records.end

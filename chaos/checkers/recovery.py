@@ -17,7 +17,7 @@ from statistics import median
 from chaos.audit import Answer
 from chaos.checkers.base import CheckResult, Figures, Finding, not_applicable
 from chaos.events import Fault, FaultClass, Submission
-from chaos.records import Answered, Lane, Records
+from chaos.records import TAKES_AWAY, Answered, Lane, Records
 
 COUNTS = ("rows", "never_answered", "answered_not_placed", "startup_403s")
 STARTUP_S = 10.0
@@ -31,18 +31,19 @@ class Recovery:
     name = "recovery"
 
     def check(self, records: Records, lane: str) -> CheckResult:
-        faults = records.episodes(lane, FaultClass.OUTAGE, FaultClass.ANSWER_LOST)
+        faults = records.episodes(lane, *TAKES_AWAY)
         if not faults:
-            return not_applicable("nothing took the API, or its answers, away from this lane")
+            return not_applicable("nothing took the API, its answers, or the dispatcher away from this lane")
         found = Finding(records, lane)
         found.need("history")
         each: dict[str, Figures] = {}
         lost: set[int] = set()
-        for number, fault in enumerate(faults):
-            later = [other.active()[0] for other in faults[number + 1 :]]
-            figures = _after(found, fault, min(later, default=float("inf")), lost)
+        for number, fault in enumerate(faults, start=1):
+            back = records.back_at(fault, lane)
+            later = [other.active()[0] for other in faults if back is not None and other.active()[0] > back]
+            figures = _after(found, fault, back, min(later, default=float("inf")), lost)
             if figures is not None:
-                name = fault.name if fault.name not in each else f"{fault.name} ({number + 1})"
+                name = fault.name if fault.name not in each else f"{fault.name} ({number})"
                 each[name] = figures
         found.figures = _together(records, each)
         return found.result()
@@ -71,11 +72,11 @@ class _Times:
     """Row → seconds from healed to its placement, for rows whose first answer was no placement."""
 
 
-def _after(found: Finding, fault: Fault, next_fault: float, lost: set[int]) -> Figures | None:
-    """Judge the recovery from one fault. From `next_fault` on the next one is at work, and will be judged itself. A row
-    that was never answered is put into `lost`, and held against the first fault only."""
+def _after(found: Finding, fault: Fault, healed: float | None, next_fault: float, lost: set[int]) -> Figures | None:
+    """Judge the recovery from one fault, which is counted from `healed`. From `next_fault` on the next one is at work,
+    and will be judged itself. A row that was never answered is put into `lost`, and held against the first fault only.
+    """
     records, lane = found.records, found.records.lanes[found.lane]
-    healed = records.healed_at(fault, found.lane)
     if fault.fired_at is None or healed is None:
         found.doubt(f"{fault.name} was not seen to {'fire' if fault.fired_at is None else 'be over'} for this lane")
         return None

@@ -11,18 +11,25 @@ code was really gone. Each row is followed from start to start:
     ended, but its report was not taken within its lease    valid where a recorded fault explains it
     ended with success or failure, and said so              invalid
 
+An agent that was killed explains only what it took with it. A partition, or a dispatcher or a database that is away,
+explains a second execution only if it lasted for as long as an agent may run unheard (its lease less the margin, R15):
+a shorter one must cost nothing.
+
 A later *try* is valid after a failure, or after an operator's clear, and never after a success.
 """
 
+import re
 from itertools import pairwise
 
 from chaos.checkers.base import CheckResult, Finding
-from chaos.events import FaultClass
+from chaos.events import Fault, FaultClass
 from chaos.ledger import Execution
 from chaos.records import Lane, Records
 
 EXPLAINS = (FaultClass.NODE, FaultClass.DISPATCHER, FaultClass.DATABASE)
 """An agent killed, a partition, dispatcher or database away: what may end, or cut off, a running execution."""
+KILLS = re.compile(r"kill|evict")
+"""Which faults of agents end them; the others cut them off."""
 NEVER_RAN = ("dispatch_failed", "infra_failed", "cancel")
 """How the reason of a row begins that may have failed without its code having run."""
 
@@ -98,12 +105,18 @@ def _unjustified(found: Finding, row: int, earlier: Execution, later: Execution)
         return None
     if earlier.outcome is not None and not _report_in_vain(found, row, earlier, later):
         return f"in the same try after it had ended with {earlier.outcome} and could say so"
-    for fault in found.records.faults_of(found.lane, *EXPLAINS):
-        begin, end = fault.active()
-        if begin <= later.started and earlier.started <= end:
-            found.figures["explained"] += 1
-            return None
+    if any(_explains(found.records, fault, earlier, later) for fault in found.records.faults_of(found.lane, *EXPLAINS)):
+        found.figures["explained"] += 1
+        return None
     return f"in the same try after {earlier.outcome or 'its code was killed'}, and no recorded fault explains it"
+
+
+def _explains(records: Records, fault: Fault, earlier: Execution, later: Execution) -> bool:
+    begin, end = fault.active()
+    if fault.kind is FaultClass.NODE and KILLS.search(fault.name):
+        return earlier.outcome is None and earlier.over is not None and begin <= earlier.over <= end
+    unheard_s = records.run.setting("lease_s") - records.run.setting("lease_margin_s")
+    return begin <= later.started and earlier.started <= end and end - begin >= unheard_s
 
 
 def _report_in_vain(found: Finding, row: int, earlier: Execution, later: Execution) -> bool:
@@ -143,4 +156,4 @@ def _may_be_placed_again(found: Finding, execution: Execution) -> bool:
     if execution.outcome == "reschedule":
         return True
     faults = found.records.faults_of(found.lane, *EXPLAINS)
-    return execution.outcome is None and any(fault.active()[1] >= execution.started for fault in faults)
+    return execution.outcome is None and any(_explains(found.records, one, execution, execution) for one in faults)
