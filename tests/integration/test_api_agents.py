@@ -1,7 +1,9 @@
 """Agents over HTTP: tokens, what is a refusal and what never is (R11, R14, R19)."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from dispatcher.tokens import AttemptTokens
 from tests.integration.http import Client, serving
 from tests.integration.rows import ManualClock, add_rows, at
 from tests.integration.rows import row as look
+from tests.unit.agent_stage import Agent, start_agent
 
 ME: dict[str, Any] = {"epoch": 3, "pod_uid": "uid", "nonce": "nonce"}
 KEYS = ["new" * 12, "old" * 12]
@@ -165,3 +168,28 @@ async def test_R19_a_replica_that_does_not_lead_answers_agents(client, services,
 
 async def test_a_newer_agent_may_say_more(client, services, row_id):
     assert (await report(client, services, row_id, "running", agent_version="9"))[0] == 200
+
+
+async def agent_of(client: Client, services: Services, row_id: int, folder: Path, *command: str) -> Agent:
+    identity = {"RIDEOUT_ROW": str(row_id), "RIDEOUT_TOKEN": services.tokens.sign(row_id, 3), "RIDEOUT_POD_UID": "uid"}
+    return start_agent(folder, [client.url], command, **identity)
+
+
+async def test_the_real_agent_and_the_real_api_understand_each_other(client, services, row_id, engine, tmp_path):
+    agent = await agent_of(client, services, row_id, tmp_path, "sh", "-c", "exit 75")
+    assert await asyncio.to_thread(agent.ends) == 75
+    row = await look(engine, row_id)
+    assert (row.state, row.exit_code, row.agent_nonce) == ("up_for_reschedule", 75, agent.events[0]["nonce"])
+    stale = await agent_of(client, services, row_id, tmp_path, "touch", str(tmp_path / "ran"))
+    assert await asyncio.to_thread(stale.ends) == 0
+    assert stale.said("refused", what="running")
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_R16_a_real_agent_that_is_evicted_gives_its_row_back(client, services, row_id, engine, tmp_path):
+    agent = await agent_of(client, services, row_id, tmp_path, "sleep", "600")
+    await asyncio.to_thread(agent.wait_said, "user-start")
+    agent.send(signal.SIGTERM)
+    assert await asyncio.to_thread(agent.ends) == 143
+    row = await look(engine, row_id)
+    assert (row.state, row.attempt_epoch, row.infra_replaces) == ("scheduled", 4, 1)
