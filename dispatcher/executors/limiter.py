@@ -2,6 +2,8 @@
 
 import asyncio
 
+_ROUNDING_S = 1e-6  # places are sums of fractions: the last of a burst must not be a nanosecond too late
+
 
 class RateLimiter:
     """`rate` creates a second, `burst` at once; a create that would wait for longer than `max_wait_s` is refused.
@@ -22,7 +24,7 @@ class RateLimiter:
             return True
         now = asyncio.get_running_loop().time()
         next_place = max(self._booked_until, now - self._depth_s) + self._interval_s
-        if next_place - now > self._max_wait_s:
+        if next_place - now > self._max_wait_s + _ROUNDING_S:
             return False
         self._booked_until = next_place
         if next_place > now:

@@ -20,6 +20,8 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # k8s.io/apimachinery/pkg/util/rand: 
 _RANDOM = 8
 _NOT_DNS = re.compile(r"[^a-z0-9]+")
 
+_FROM_THE_POD = {"RIDEOUT_POD_UID": "metadata.uid", "RIDEOUT_POD_NAME": "metadata.name"}
+
 # Restricted Pod Security; a task that needs more belongs to a dispatcher with another template.
 _POD_SECURITY = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
 _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -50,8 +52,10 @@ def pod_for(
     spec = attempt.spec
     command = command_of(spec)
     identity = environment_of(attempt, token, dispatchers)
-    env: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in identity.items()]
-    env += [_downward("RIDEOUT_POD_UID", "metadata.uid"), _downward("RIDEOUT_POD_NAME", "metadata.name")]
+    env: list[dict[str, Any]] = [
+        {"name": name, "value": value} for name, value in identity.items() if name not in _FROM_THE_POD
+    ]
+    env += [_downward(name, path) for name, path in _FROM_THE_POD.items()]
     container: dict[str, Any] = {
         "name": "task",
         "image": spec.get("image") or "rideout-agent",
