@@ -62,8 +62,15 @@ def test_a_refusal_books_nothing():
 
 
 def test_an_idle_limiter_fills_up_to_its_burst_and_no_further():
-    times = admitted_at(RateLimiter(rate=10, burst=2, max_wait_s=0), [100.0] * 4)
-    assert times == [100.0, 100.0, None, None]
+    times = admitted_at(RateLimiter(rate=10, burst=2, max_wait_s=0), [100.0, 100.001, 100.002, 100.003])
+    assert times == [100.0, 100.001, None, None]
+
+
+def test_the_last_of_a_burst_is_not_refused_for_a_rounding_error():
+    """Places are sums of fractions: with rate 7 and no wait allowed, the ninth of nine came out a hair too late."""
+    for now in (100.0, 1234.567, 987654.321):
+        times = admitted_at(RateLimiter(rate=7, burst=9, max_wait_s=0), [now] * 9)
+        assert None not in times
 
 
 def test_a_rate_of_zero_is_no_limit():
