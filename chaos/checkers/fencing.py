@@ -154,16 +154,9 @@ def _was_given_up(found: Finding, lane: Lane, row: int, report: Report) -> bool:
 def _lease_ran_out(found: Finding, lane: Lane, row: int, report: Report) -> bool:
     """R15: a fault of agents lasted for so long that no heartbeat can have kept the lease (R20 re-places the row)."""
     assert report.refused is not None
-    lease_s, margin_s = found.records.run.setting("lease_s"), found.records.run.setting("lease_margin_s")
-    for fault in found.records.faults_of(lane.name, FaultClass.NODE):
-        begin, end = fault.active()
-        if (
-            begin <= report.refused
-            and report.refused - begin >= lease_s - margin_s
-            and end - begin >= lease_s - margin_s
-        ):
-            return True
-    return False
+    unheard_s = found.records.run.setting("lease_s") - found.records.run.setting("lease_margin_s")
+    spans = [fault.active() for fault in found.records.faults_of(lane.name, FaultClass.NODE)]
+    return any(min(report.refused, end) - begin >= unheard_s for begin, end in spans)
 
 
 def _put_to_the_test(found: Finding, lane: Lane, fault: str, begin: float, end: float) -> None:

@@ -42,6 +42,11 @@ class Window:
                 )
                 found.offence(row, after.ended, what, epoch=after.epoch)
             _failed_in_time(found, of, row, claims)
+        least = int(records.run.budgets.get("expired", 0))
+        if found.figures["failed"] < least:
+            found.doubt(
+                f"only {found.figures['failed']} windows expired; the outage was to be too long for {least} rows"
+            )
         return found.result()
 
 

@@ -38,11 +38,13 @@ class Partition(Fault):
 
     async def confirm_fired(self, ground: Ground) -> Evidence:
         at = ground.now()
-        for way in ways(ground):
-            if (met := await serves(f"http://{way.listen}")) != "silent":
-                raise ChaosError(f"{self.name} did not fire: on the agents' way {way.name} a replica {met}")
-            if (met := await serves(f"http://{way.upstream}")) != "serves":
-                raise ChaosError(f"{self.name} is more than a partition: behind {way.name} the replica {met}")
+        on_their_way = await asyncio.gather(*(serves(f"http://{way.listen}") for way in ways(ground)))
+        on_ours = await asyncio.gather(*(serves(f"http://{way.upstream}") for way in ways(ground)))
+        for way, theirs, ours in zip(ways(ground), on_their_way, on_ours, strict=True):
+            if theirs != "silent":
+                raise ChaosError(f"{self.name} did not fire: on the agents' way {way.name} a replica {theirs}")
+            if ours != "serves":
+                raise ChaosError(f"{self.name} is more than a partition: behind {way.name} the replica {ours}")
         return {"at": round(at, 6), "silent": [way.name for way in ways(ground)]}
 
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:

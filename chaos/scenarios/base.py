@@ -6,9 +6,9 @@ All durations are seconds, rates are tasks a second and lane.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Optional
+from typing import Any, Literal, Optional
 
-from chaos.traffic.schedule import Segment
+from chaos.traffic.schedule import Burst, Segment, Steady
 
 Profile = Literal["full", "quick"]
 PROFILES: tuple[Profile, ...] = ("full", "quick")
@@ -33,6 +33,8 @@ THREE_LANES = (
     LaneSpec("control", "tick", policy="attempts-only"),
 )
 """Both dispatch paths, and beside them the rule from before the decision under the same outage."""
+BOTH_PATHS = THREE_LANES[:2]
+"""For faults that the rule from before the decision says nothing about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Scenario:
     """Rows a lane must have placed before the steady state is looked at."""
     steady_within_s: float = 5.0
     """Steady state: submissions succeed, the probe is served, no due row waits for longer than this."""
-    lead_s: float = 1.0
+    lead_s: float = 0.5
     """A task is submitted this long before it is due."""
     drain_deadline_s: float = 120.0
     agents_in_process: bool = False
@@ -102,3 +104,56 @@ class Scenario:
     webhook_timeout_s: int = 10
     load_balancer_timeout_s: float | None = None
     """How long a load balancer before the apiserver waits for its answer; None for no load balancer."""
+    only_full: str = ""
+    """Why it cannot be run in the quick profile; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What scenarios have in common in a profile."""
+
+    recovery_s: float
+    """R5's minute; quick: 6 s of hold and 4 s more."""
+    stable_s: float
+    work_s: tuple[float, float]
+    warm_up: Segment
+    """The load before anything is broken."""
+    common: dict[str, Any]
+    """Fields of `Scenario`."""
+
+    @property
+    def after(self) -> dict[str, Any]:
+        """How the recovery from a stroke is watched: fields of `Stroke`."""
+        return {"recovery_s": self.recovery_s, "stable_s": self.stable_s}
+
+
+PACE: dict[Profile, Pace] = {
+    "full": Pace(
+        recovery_s=60.0,
+        stable_s=10.0,
+        work_s=(1.0, 2.0),
+        warm_up=Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4, 180)), (1.0, 2.0)),
+        common={
+            "profile": "full",
+            "warm_up_s": 20.0,
+            "warm_up_placed": 8,
+            "drain_deadline_s": 180.0,
+        },
+    ),
+    "quick": Pace(
+        recovery_s=10.0,
+        stable_s=3.0,
+        work_s=(0.1, 0.3),
+        warm_up=Segment("warm-up", (Burst(4, within_s=2.0), Steady(2.0, 180)), (0.1, 0.3)),
+        common={
+            "profile": "quick",
+            "warm_up_s": 5.0,
+            "warm_up_placed": 8,
+            "drain_deadline_s": 90.0,
+            "agents_in_process": True,
+            "probe_interval_s": 1.0,
+            "sample_interval_s": 0.5,
+            "webhook_timeout_s": 3,
+        },
+    ),
+}
