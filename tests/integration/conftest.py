@@ -8,9 +8,9 @@ are about statements, not about disks.
 import importlib.util
 import os
 import shutil
-import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -27,6 +27,18 @@ from dispatcher import migrate
 
 READY_WITHIN_S = 30
 NOBODY = 65534
+GUARD = """
+import os, shutil, signal, sys, time
+sys.stdin.read()
+try:
+    os.kill(int(sys.argv[1]), signal.SIGQUIT)  # at once: nothing in it is kept
+    for _ in range(500):
+        os.kill(int(sys.argv[1]), 0)
+        time.sleep(0.01)
+except ProcessLookupError:
+    pass
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
 
 
 def _free_port() -> int:
@@ -95,20 +107,19 @@ def server_url() -> Iterator[str]:
             [programs / "postgres", "-D", data, *arguments],
             stdout=sink, stderr=sink, cwd=directory, env=env, start_new_session=True, **as_user,
         )  # fmt: skip
+    # The guard's stdin closes however this process ends, SIGKILL included: then the server ends, and its files go.
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-c", GUARD, str(server.pid), str(directory)],
+        stdin=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
     try:
         _wait_until_ready(f"host=127.0.0.1 port={port} user=rideout dbname=postgres", server, log)
         yield f"postgresql+psycopg://rideout@127.0.0.1:{port}/postgres"
     finally:
-        server.send_signal(signal.SIGQUIT)  # at once: nothing in it is kept
+        assert guard.stdin is not None
+        guard.stdin.close()
         server.wait(20)
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def admin(server_url: str) -> Iterator[psycopg.Connection]:
-    dsn = make_url(server_url).set(drivername="postgresql").render_as_string(hide_password=False)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
+        guard.wait(20)
 
 
 class Databases:
