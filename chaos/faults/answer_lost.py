@@ -74,14 +74,15 @@ class AnswerLost(Fault):
             ground.bed.proxies.remove("api", self.toxic)
 
     def commits(self, ground: Ground) -> Counter[str]:
-        """Committed creates of dispatchers by namespace, received since the toxic was in place."""
+        """Committed creates of dispatchers by namespace that the apiserver answered when the toxic was in place: on a
+        busy machine a request that came before it may be answered after it."""
         counted: Counter[str] = Counter()
         with ground.bed.audit_log.open("rb") as log:
             log.seek(self.audit_offset)
             for line in log:
                 if AGENT in line and line.endswith(b"\n") and is_commit(event := json.loads(line)):
-                    received = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
-                    if received - ground.started_wall > self.injected_at:
+                    answered = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+                    if answered - ground.started_wall > self.injected_at:
                         counted[event["objectRef"]["namespace"]] += 1
         return counted
 
