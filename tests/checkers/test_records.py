@@ -115,6 +115,12 @@ def test_damage_is_counted_and_never_guessed_at(tmp_path: Path):
     assert missing.silent
 
 
+def test_a_phase_that_is_told_twice_in_a_row_goes_on(run: SyntheticRun):
+    phases = [phase.name for phase in run.records().phases]
+    run.say(run.times.fired + 1, "info", "suite", "phase", phase="hold")
+    assert [phase.name for phase in run.records().phases] == phases
+
+
 def test_an_exit_ends_what_ran_in_its_pod_and_nothing_that_came_later(run: SyntheticRun):
     """A container that is started twice has two exits under one pod uid."""
     row = run.pick("tick", "during")

@@ -93,6 +93,13 @@ def test_a_row_that_was_due_before_the_outage_and_is_caught_by_it_counts(
     assert (answer.verdict is Verdict.VALID) == (after < 10), words(answer)
 
 
+def test_a_row_that_was_due_before_the_outage_and_never_answered_counts(run: SyntheticRun, ask: Ask):
+    row = run.pick("tick", "before")
+    spoil.never_run(run, "tick", row)
+    run.audit = [e for e in run.audit if e["row"] != row]
+    assert ask(run, "recovery").figures["never_answered"] == 1
+
+
 def test_records_that_end_too_early_say_nothing(run: SyntheticRun, ask: Ask):
     cut = BACK + 1
     run.history = [e for e in run.history if e["t"] < cut or e["op"] in ("create", "fault")]

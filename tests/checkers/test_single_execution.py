@@ -74,8 +74,8 @@ def test_R16_an_end_that_could_not_be_reported_within_its_lease_may_be_run_again
 def test_R16_an_end_that_was_taken_is_never_run_again_whatever_fails_later(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "before")
     sent = run.events("agent", row=row, agent="report", what="running")[0]["t"]
-    spoil.start_again(run, "tick", row, at=sent + 31)
-    spoil.injected_fault(run, "database-restart", sent + 0.5, sent + 35)
+    spoil.start_again(run, "tick", row, at=sent + 40)
+    spoil.injected_fault(run, "database-restart", sent + 0.5, sent + 45)
     assert "after it had ended with success and could say so" in words(ask(run, "single_execution"))
 
 

@@ -59,6 +59,13 @@ def test_R4_nothing_fails_long_after_its_window_has_passed(expired: SyntheticRun
     assert "and should have by" in words(ask(expired, "window"))
 
 
+def test_R4_a_row_that_failed_for_another_reason_is_not_the_windows(expired: SyntheticRun, ask: Ask):
+    row = expired.pick("tick", "early")
+    spoil.claim_row(expired, "tick", row, reason="dispatch_failed: rejected 6 times: 422 Invalid")
+    expired.info["settings"]["window_s"] = 4
+    assert f"row {row}:" not in words(ask(expired, "window"))
+
+
 def test_R8_an_answer_ends_the_window_and_a_deferred_offer_does_not(run: SyntheticRun, ask: Ask):
     row = run.pick("tick", "early")
     spoil.restart_window(run, "tick", row)
