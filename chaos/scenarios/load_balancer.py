@@ -22,7 +22,7 @@ def load_balancer(profile: Profile) -> Scenario:
         claim=CLAIM,
         lanes=(LaneSpec("buffered", "buffered", replicas=2), LaneSpec("tick", "tick")),
         segments=(
-            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 2.0, 180)), work_s),
+            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 1.0, 180)), work_s),
             Segment("outage", (Burst(10, within_s=5.0 if full else 1.0), Steady(rate, 3 * each_s + 150)), work_s),
             Segment("recovery", (Steady(rate, 180),), work_s),
         ),

@@ -34,7 +34,7 @@ def throttle(profile: Profile) -> Scenario:
         claim=CLAIM,
         lanes=(LaneSpec("buffered", "buffered", replicas=2), LaneSpec("tick", "tick")),
         segments=(
-            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 2.0, 180)), work_s),
+            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 1.0, 180)), work_s),
             Segment("herds", (*herd, Steady(rate, outage_s + hold_s + 120)), work_s),
             Segment("recovery", (Steady(rate, 180),), work_s),
         ),

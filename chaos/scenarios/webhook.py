@@ -25,7 +25,7 @@ def webhook(profile: Profile) -> Scenario:
         claim=CLAIM,
         lanes=THREE_LANES,
         segments=(
-            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 2.0, 180)), work_s),
+            Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 1.0, 180)), work_s),
             Segment("outage", (opening, Steady(rate, 2 * half_s + 200)), work_s),
             Segment("recovery", (Steady(rate, 180),), work_s),
             Segment("denial", (denied, Steady(rate, denial_s + 90)), work_s),
@@ -60,7 +60,7 @@ def webhook(profile: Profile) -> Scenario:
             "bystander_s": 15.0 if full else 8.0,
         },
         warm_up_s=25.0 if full else 5.0,
-        warm_up_placed=10,
+        warm_up_placed=8,
         lead_s=1.0 if full else 0.3,
         drain_deadline_s=60.0,
         agents_in_process=not full,
