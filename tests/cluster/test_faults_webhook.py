@@ -1,6 +1,7 @@
 """Each fault of the fail-closed webhook on the real apiserver: what a create is answered, and that it heals."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -9,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from chaos import faults
+from chaos.audit import answer_of
 from chaos.errors import ChaosError
 from chaos.faults import Ground
+from chaos.faults.asking import Asking, answers
 from chaos.faults.webhook_denies import LABELS, MESSAGE
 from chaos.history import History
 from chaos.probe import Probe
 from chaos.testbed import Testbed
 from chaos.testbed.kube import Kube
 from chaos.undo import replay
+from dispatcher.errors import Answer, classify_answer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 LANES = ("buffered", "tick")
@@ -47,6 +51,15 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
         yield Ground(bed, probe, history.now, wall)
 
 
+async def read_by_both(ground: Ground, labels: dict[str, str], disposition: str, cause: str) -> None:
+    """The real answer means the same to the dispatcher and to the judge, which share no code."""
+    for _, reply in (await answers(ground, lambda reply: reply.status != 201, 20, Asking(labels))).values():
+        told = (str(reply.body.get(field) or "") for field in ("reason", "message"))
+        assert answer_of(reply.status, *told) == disposition
+        verdict = classify_answer(Answer(reply.status, {}, json.dumps(reply.body).encode()))
+        assert (verdict.disposition, verdict.cause) == (disposition.lower(), cause)
+
+
 @pytest.mark.parametrize("name", UNREACHABLE)
 async def test_R1_a_webhook_that_cannot_be_called_is_an_internal_error(ground: Ground, name: str):
     fault = faults.make(name)
@@ -59,6 +72,7 @@ async def test_R1_a_webhook_that_cannot_be_called_is_an_internal_error(ground: G
         assert UNREACHABLE[name] in fired["cause"]
         assert set(fired["lanes"]) == set(LANES)
         assert began <= fired["at"] <= ground.now()
+        await read_by_both(ground, {}, "Unavailable", "webhook unreachable")
     finally:
         await fault.heal(ground, fault.heal_deadline_s)
     healed = await fault.confirm_healed(ground, fault.heal_deadline_s)
@@ -75,6 +89,7 @@ async def test_R2_a_webhook_denies_labelled_pods_with_any_code_and_no_others(gro
         assert fired["cause"].startswith(f"{DENIES[name]} "), fired
         assert f'admission webhook "gate.rideout.dev" denied the request: {MESSAGE}' in fired["cause"]
         assert set(fired["spared"]) == set(LANES)
+        await read_by_both(ground, LABELS, "Rejected", f"{DENIES[name]} denied by webhook")
     finally:
         await fault.heal(ground, fault.heal_deadline_s)
     healed = await fault.confirm_healed(ground, fault.heal_deadline_s)

@@ -60,3 +60,13 @@ def test_R6_the_denial_outlasts_six_attempts_and_the_whole_run_takes_ten_minutes
 def test_an_outage_of_the_webhook_lasts_about_four_minutes_in_full():
     outage = next(stroke for stroke in find("webhook", "full").strokes if stroke.fault == "webhook-down")
     assert 225 <= sum(stroke.hold_s for stroke in outage.chain()) <= 240
+
+
+def test_what_hangs_in_a_slow_webhook_can_still_be_offered_within_a_minute():
+    """rules.md: the promise holds while held rows x deadline <= 60 s x slots."""
+    scenario = find("webhook", "full")
+    outage = sum(stroke.hold_s for stroke in strokes(scenario)[:2])
+    (segment,) = (one for one in scenario.segments if one.name == "outage")
+    held = sum(entry.offset_s < outage for entry in draw(1, (segment,), lead_s=1.0).segments["outage"])
+    assert held >= 100
+    assert held * 15 <= 60 * 64
