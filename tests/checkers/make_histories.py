@@ -116,7 +116,7 @@ CASES = [
         "load_sufficient-bad-nothing-due-before",
         UNKNOWN,
         lambda run: spoil.drop_load(run, LANE, "before"),
-        "due before the outage",
+        "due before control-plane-stop",
     ),
     Case("fault_fired-good", VALID),
     Case(
