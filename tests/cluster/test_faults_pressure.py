@@ -1,6 +1,7 @@
 """Throttling and a used-up quota on the real apiserver: what a create is answered, and that there is room again."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,17 +9,21 @@ from contextlib import AsyncExitStack
 import pytest
 
 from chaos import faults
+from chaos.audit import answer_of
 from chaos.errors import ChaosError
 from chaos.faults import Ground
-from chaos.faults.asking import Asking, answers
+from chaos.faults.asking import Asking, Wanted, answers
 from chaos.history import History
 from chaos.probe import Probe
 from chaos.testbed import Testbed
 from chaos.undo import replay
+from dispatcher.errors import Answer, classify_answer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 LANES = ("buffered", "tick")
 ANSWERS = {"throttle": "429 Too many requests", "quota": '403 Forbidden: pods "asked-'}
+PUT_OFF: dict[str, Wanted] = {"throttle": lambda reply: reply.status == 429, "quota": lambda reply: reply.status == 403}
+HERD = {"throttle": Asking(identity="dispatcher", at_once=12), "quota": Asking(at_once=6)}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +48,11 @@ async def test_R1_R2_it_puts_creates_off_and_heals(ground: Ground, name: str):
         fired = await fault.confirm_fired(ground)
         assert fired["cause"].startswith(ANSWERS[name]), fired
         assert set(fired["lanes"]) == set(LANES)
+        for _, reply in (await answers(ground, PUT_OFF[name], 20, HERD[name])).values():
+            told = (str(reply.body.get(field) or "") for field in ("reason", "message"))
+            assert answer_of(reply.status, *told) == "Backpressure"
+            verdict = classify_answer(Answer(reply.status, {}, json.dumps(reply.body).encode()))
+            assert verdict.disposition == "backpressure"
         with pytest.raises(ChaosError, match="was answered as it should be"):
             await fault.confirm_healed(ground, 0.5)
     finally:
