@@ -124,6 +124,8 @@ class VirtualAgent:
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({working, fenced, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            why = fenced.result() if fenced.done() else ""
+            fenced.cancel()  # what has ended needs no lease: its end is reported past it too (R16)
             if working.done():
                 code = int(self._env.get("RIDEOUT_WORK_EXIT", "0"))
                 await self._sign("end", work.outcome_of(code))
@@ -131,7 +133,7 @@ class VirtualAgent:
                 answered = await self._report_end(work.outcome_of(code), code)
                 return code if answered.accepted else 0
             self._say("user-end", code=STOPPED)
-            if fenced.done() and fenced.result() == "refused":
+            if why == "refused":
                 return 0
             answered = await self._report_end("lost", STOPPED)
             return STOPPED if answered.accepted else 0
