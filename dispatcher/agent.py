@@ -20,7 +20,7 @@ forked before the first thread and before the network modules are imported, so t
 One file, longer than its neighbours: images take it in with one COPY.
 
 Events go to stderr, one JSON line each. Exit code: the user code's own (128 + n for signal n); 0 refused;
-143 stopped from outside; 64 bad usage; 69 nobody answered within the patience.
+124 the task's own timeout; 143 stopped from outside; 64 bad usage; 69 nobody answered within the patience.
 
 Not kept from user code that shares the agent's uid: /proc/<agent>/environ, which holds the token. With it user code
 can speak for its own attempt only.
@@ -49,6 +49,7 @@ FAREWELL_S = 10.0  # for the `lost` of an agent stopped before it knew whether i
 TICK_S = 1.0  # select() does not count suspension: look at the clock at least this often
 
 USAGE, UNANSWERED, RESCHEDULE = 64, 69, 75  # sysexits.h: EX_USAGE, EX_UNAVAILABLE, EX_TEMPFAIL
+TIMED_OUT = 124  # as timeout(1) says it
 STOPPED = 128 + signal.SIGTERM
 
 
@@ -92,6 +93,7 @@ class Attempt:
             self.urls.append(self.urls.pop(0))
         self.patience_s = number("RIDEOUT_AGENT_PATIENCE_S", PATIENCE_S)
         self.grace_s = number("RIDEOUT_AGENT_GRACE_S", GRACE_S)
+        self.timeout_s = number("RIDEOUT_TIMEOUT_S", float("inf"))
         self.nonce = os.urandom(16).hex()
         self.user_environment = {k: v for k, v in environment.items() if k != "RIDEOUT_TOKEN"}
         self.user_environment["RIDEOUT_NONCE"] = self.nonce
@@ -464,6 +466,7 @@ class Life:
 
     def __init__(self, attempt: Attempt, waker: Waker, code: Code) -> None:
         self.attempt, self.waker, self.code = attempt, waker, code
+        self.timeout_at = float("inf")
 
     def live(self) -> int:
         running = Report(self.attempt, self.waker, "running")
@@ -499,6 +502,7 @@ class Life:
         event(self.attempt, "user-start")
         self.code.lease(lease.kill_at)
         self.code.start()
+        self.timeout_at = clock() + self.attempt.timeout_s
         why, kill_at, refused = "", 0.0, False
         beat: Report | None = None
         while not self.code.ended():
@@ -522,13 +526,17 @@ class Life:
                     beat = None
             if refused:
                 beat, lease.beat_at = None, float("inf")
-            self.waker.wait(min(kill_at or lease.term_at, beat.wake_at if beat else lease.beat_at))
+            next_end = kill_at or min(lease.term_at, self.timeout_at)
+            self.waker.wait(min(next_end, beat.wake_at if beat else lease.beat_at))
         code = self.code.end(self.waker)
         if not why and code == 128 + signal.SIGKILL and (clock() >= lease.kill_at or not self.code.guarded):
             why = "lease"  # the guard did it while this process was frozen
         event(self.attempt, "user-end", code=code)
         if why == "refused":
             return 0
+        if why == "timeout":  # the task's own fault: a failed try, never an infra re-place
+            code = TIMED_OUT
+            why = ""
         answer = self.finish("lost" if why else outcome_of(code), code)
         if answer.refused:
             return 0
@@ -541,6 +549,8 @@ class Life:
             return "stopped"
         if clock() >= lease.term_at:
             return "lease"
+        if clock() >= self.timeout_at:
+            return "timeout"
         return "" if self.code.guarded else "unguarded"  # it must not outlive its agent: nobody would see to it
 
     def finish(self, outcome: str, code: int | None, patience_s: float = float("inf")) -> Answer:

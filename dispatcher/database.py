@@ -24,6 +24,7 @@ def create_engine(settings: Settings) -> AsyncEngine:
     """An engine whose statements fail within 10 s instead of hanging, and whose pool forgets a dead primary."""
     engine = create_async_engine(
         settings.database_url,
+        hide_parameters=True,  # specs hold their users' environment: it belongs in no log
         pool_size=settings.database_pool,
         max_overflow=0,
         pool_timeout=10,

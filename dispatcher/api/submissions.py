@@ -9,7 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 _RESERVED = frozenset(
-    f"RIDEOUT_{name}" for name in ("ROW", "EPOCH", "TRY", "TOKEN", "DISPATCHERS", "POD_UID", "POD_NAME", "NONCE")
+    f"RIDEOUT_{name}"
+    for name in ("ROW", "EPOCH", "TRY", "TOKEN", "DISPATCHERS", "POD_UID", "POD_NAME", "NONCE", "TIMEOUT_S")
 )
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # k8s.io/apimachinery/pkg/util/validation: qualified name
 _PREFIX = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"

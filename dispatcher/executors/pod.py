@@ -72,8 +72,6 @@ def pod_for(
         "securityContext": _POD_SECURITY,
         "containers": [container],
     }
-    if spec.get("timeout_s"):
-        pod_spec["activeDeadlineSeconds"] = max(1, int(spec["timeout_s"]))
     labels = {
         **(spec.get("labels") or {}),
         **MANAGED_BY,
@@ -100,8 +98,12 @@ def command_of(spec: Mapping[str, Any]) -> list[str]:
 
 def environment_of(attempt: Attempt, token: str, dispatchers: Sequence[str]) -> dict[str, str]:
     """The user's environment and the attempt's identity; the identity comes last, a task cannot overwrite it."""
+    # The agent ends the task at its timeout and reports a failed try. An activeDeadlineSeconds would have the kubelet
+    # stop the agent, which is *lost*: an infra fault, re-placed for ever (R16).
+    timeout_s = attempt.spec.get("timeout_s")
     return {
         **(attempt.spec.get("env") or {}),
+        **({"RIDEOUT_TIMEOUT_S": str(timeout_s)} if timeout_s else {}),
         "RIDEOUT_ROW": str(attempt.row_id),
         "RIDEOUT_EPOCH": str(attempt.epoch),
         "RIDEOUT_TRY": str(attempt.try_number),

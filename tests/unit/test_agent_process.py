@@ -152,6 +152,17 @@ def test_R16_an_agent_stopped_from_outside_reports_lost(stage, start, tmp_path):
     assert (finished.body["outcome"], finished.body["exit_code"]) == ("lost", 0)
 
 
+def test_R16_a_task_that_takes_too_long_fails_its_try_and_is_not_lost(stage, start, tmp_path):
+    family = Family(tmp_path, lasts_s=600)
+    dispatcher = stage()
+    agent = start(dispatcher, *family.command, RIDEOUT_TIMEOUT_S="0.3", RIDEOUT_AGENT_GRACE_S="0.2")
+    family.wait_started()
+    assert agent.ends() == module.TIMED_OUT
+    assert family.running() == []
+    [finished] = dispatcher.reports("finished")
+    assert (finished.body["outcome"], finished.body["exit_code"]) == ("failure", module.TIMED_OUT)
+
+
 def test_R16_user_code_that_ignores_sigterm_is_killed_after_the_grace(stage, start, tmp_path):
     family = Family(tmp_path, lasts_s=600)
     dispatcher = stage()
