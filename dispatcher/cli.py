@@ -15,6 +15,11 @@ from dispatcher.settings import PREFIX, Settings
 
 USAGE = 64
 
+_EXPLAIN_EXAMPLES = (
+    "Examples:  dispatcher explain --status 503 --header 'Retry-After: 5' --body 'shutting down'  ·  "
+    "jq -c .responseStatus audit.log | tail -1 | dispatcher explain  ·  curl -i https://... | dispatcher explain --json"
+)
+
 app = typer.Typer(
     name="dispatcher",
     help="Turns due tasks into Kubernetes Pods, also across an outage of the API. Settings: RIDEOUT_* variables.",
@@ -64,6 +69,34 @@ def config(as_json: Annotated[bool, typer.Option("--json", help="also in a termi
         )
         table.add_row(_variable(name), json.dumps(value), source, field.description or "")
     Console().print(table)
+
+
+@app.command(epilog=_EXPLAIN_EXAMPLES)
+def explain(
+    status: Annotated[str | None, typer.Option(help="HTTP status, 100 to 599", metavar="CODE")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="'Name: value'; may be given several times", metavar="HEADER")
+    ] = None,
+    body: Annotated[str | None, typer.Option(help="the answer's body; else it is read from stdin")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Say what an answer of the Kubernetes API to a create means, and what would happen next.
+
+    Give the answer by options, or pipe it: JSON such as {"status": 500, "headers": {}, "body": "text or object"}, a
+    Status object on its own, or all that `curl -i` prints. Exits 64 for input that is no answer.
+    """
+    policy = _settings().rules
+    from dispatcher.errors import classify_answer
+    from dispatcher.explain import BadInput, answer_from
+    from dispatcher.explain import explain as say
+
+    try:
+        verdict = classify_answer(answer_from(status, header or [], body, sys.stdin.buffer))
+    except BadInput as error:
+        typer.echo(f"explain: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    explanation = say(verdict, policy)
+    typer.echo(json.dumps(explanation.as_json()) if as_json else explanation.as_text(verdict.detail))
 
 
 def main() -> None:
