@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -97,6 +98,36 @@ def explain(
         raise typer.Exit(USAGE) from None
     explanation = say(verdict, policy)
     typer.echo(json.dumps(explanation.as_json()) if as_json else explanation.as_text(verdict.detail))
+
+
+@app.command()
+def preflight(
+    namespace: Annotated[str | None, typer.Option(help="instead of RIDEOUT_NAMESPACE")] = None,
+    spec: Annotated[
+        Path | None, typer.Option(help="JSON file with a task's spec; else a pod that does nothing")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+) -> None:
+    """Ask the configured API, before going live, whether it would take our creates. Nothing is created.
+
+    A dry run of a create, a review of the rights that the dispatcher needs, and a look for a LimitRange. Exits 0
+    only if the create was accepted and no needed right is missing; else 1, and it says what to do.
+    """
+    settings = _settings()
+    import asyncio
+
+    from dispatcher.preflight import preflight as ask
+
+    try:
+        task = json.loads(spec.read_text()) if spec is not None else {"command": ["true"]}
+        if not isinstance(task, dict):
+            raise ValueError('not an object like {"image": …, "command": […]}')
+    except (OSError, ValueError) as error:
+        typer.echo(f"preflight: cannot use the spec in {spec}: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    report = asyncio.run(ask(settings, namespace=namespace or settings.namespace, spec=task))
+    typer.echo(json.dumps(report.as_json()) if as_json else report.as_text())
+    raise typer.Exit(0 if report.ready else 1)
 
 
 def main() -> None:
