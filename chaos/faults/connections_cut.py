@@ -19,6 +19,7 @@ class ConnectionsCut(Fault):
 
     def __init__(self) -> None:
         self._cutting: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
         self._cuts = 0
 
     def undo(self, ground: Ground) -> list[UndoStep]:
@@ -37,7 +38,7 @@ class ConnectionsCut(Fault):
             self._was_cut = False
         finally:
             writer.close()
-        self._cutting = asyncio.create_task(self._cut_for_ever(ground))
+        self._cutting = asyncio.create_task(self._go_on_cutting(ground))
         return {"every_s": EVERY_S}
 
     async def confirm_fired(self, ground: Ground) -> Evidence:
@@ -53,17 +54,19 @@ class ConnectionsCut(Fault):
 
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:
         self.healing_since = ground.now()
+        self._over.set()
         if self._cutting is not None:
-            self._cutting.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ChaosError):
+            with contextlib.suppress(ChaosError):  # a cut that is under way is seen through, or it would undo the heal
                 await self._cutting
         restarted = await or_restart(ground, lambda: ground.bed.proxies.enable(PROXY))
         return {"cuts": self._cuts, "proxy_restarted": restarted}
 
-    async def _cut_for_ever(self, ground: Ground) -> None:
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await self._cut(ground)
+    async def _go_on_cutting(self, ground: Ground) -> None:
+        while not self._over.is_set():
+            try:
+                await asyncio.wait_for(self._over.wait(), EVERY_S)
+            except TimeoutError:
+                await self._cut(ground)
 
     async def _cut(self, ground: Ground) -> None:
         await asyncio.to_thread(ground.bed.proxies.disable, PROXY)

@@ -5,6 +5,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from chaos.faults import Evidence, Fault, Ground
+from chaos.probe import Probe
 from chaos.testbed.kube import TRANSPORT_ERRORS, Kube, Reply
 
 LANES = ("buffered", "tick")
@@ -75,3 +79,15 @@ def pod(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
             **spec,
         },
     }
+
+
+async def fired(fault: Fault, ground: Ground) -> Evidence:
+    """Inject it and have it confirmed; a sabotaged fault may say so in either step."""
+    await fault.inject(ground)
+    return await fault.confirm_fired(ground)
+
+
+def quickly_not_seen(monkeypatch: pytest.MonkeyPatch, deadline_s: float = 1.5) -> None:
+    """Let the probe give up soon: what a sabotaged fault does not show need not be waited for."""
+    wait = Probe.wait_refused
+    monkeypatch.setattr(Probe, "wait_refused", lambda probe, since, most: wait(probe, since, min(most, deadline_s)))
