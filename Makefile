@@ -12,6 +12,7 @@ READY := $(VENV)/.ready
 SEED ?=
 PROFILE ?= full
 PYTEST_ARGS ?=
+PYTEST = $(BIN)/pytest -q -m "not slow" $(PYTEST_ARGS)
 
 export PYTHONDONTWRITEBYTECODE := 1
 
@@ -47,13 +48,13 @@ types: $(READY) ## mypy, strict
 	@$(BIN)/mypy
 
 unit: $(READY) ## Unit tests, and the checkers on stored histories
-	@$(BIN)/pytest -q tests/unit tests/checkers $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit tests/checkers
 
 integration: $(READY) ## Tests on a real PostgreSQL
-	@$(BIN)/pytest -q tests/integration $(PYTEST_ARGS)
+	@$(PYTEST) tests/integration
 
 cluster: $(READY) build ## Tests on the real control plane
-	@$(BIN)/pytest -q -m "not slow" tests/cluster $(PYTEST_ARGS)
+	@$(PYTEST) tests/cluster
 
 quick: $(READY) build ## The upgrade scenario with all durations divided by ten
 	@$(BIN)/python -m chaos run upgrade --profile quick
@@ -61,6 +62,7 @@ quick: $(READY) build ## The upgrade scenario with all durations divided by ten
 nightly: test ## What takes longer: the full scenarios and every slow test
 	@$(BIN)/pytest -q -m slow tests $(PYTEST_ARGS)
 	@$(BIN)/python -m chaos run upgrade --profile full
+	@$(BIN)/python -m chaos run webhook --profile full
 
 build: $(READY) ## Build the control plane's binaries into the cache (some 10 min when cold)
 	@$(BIN)/python -m chaos.testbed build
