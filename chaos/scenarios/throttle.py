@@ -18,16 +18,19 @@ def throttle(profile: Profile) -> Scenario:
     work_s = (1.0, 2.0) if full else (0.1, 0.3)
     # What is due together is offered together: only a herd meets a flow that serves one create at a time.
     herd = [Burst(16, within_s=0.2, after_s=at) for at in ((0.0, 24.0, 44.0) if full else (0.0, 6.0, 9.0))]
+    load = [Segment("throttled", (*herd, Steady(rate, 200)), work_s), Segment("recovery", (Steady(rate, 180),), work_s)]
+    if full:
+        load += [Segment("quota", (*herd, Steady(rate, 200)), work_s), Segment("end", (Steady(rate, 180),), work_s)]
     throttled = Stroke(
         "proxy-off",
         hold_s=outage_s,
-        load_fired="herds",
+        load_fired="throttled",
         load_healed="recovery",
         recovery_s=60.0 if full else 10.0,
         stable_s=10.0 if full else 3.0,
         then=Stroke("throttle", hold_s=hold_s),
     )
-    quota = Stroke("quota", hold_s=hold_s, load_fired="herds", load_healed="recovery", recovery_s=60.0, stable_s=10.0)
+    quota = Stroke("quota", hold_s=hold_s, load_fired="quota", load_healed="end", recovery_s=60.0, stable_s=10.0)
     return Scenario(
         name="throttle",
         profile=profile,
@@ -35,8 +38,7 @@ def throttle(profile: Profile) -> Scenario:
         lanes=(LaneSpec("buffered", "buffered", replicas=2), LaneSpec("tick", "tick")),
         segments=(
             Segment("warm-up", (Burst(4, within_s=2.0), Steady(0.4 if full else 1.0, 180)), work_s),
-            Segment("herds", (*herd, Steady(rate, outage_s + hold_s + 120)), work_s),
-            Segment("recovery", (Steady(rate, 180),), work_s),
+            *load,
         ),
         strokes=(throttled, quota) if full else (throttled,),
         budgets={

@@ -45,7 +45,6 @@ def webhook(profile: Profile) -> Scenario:
                 hold_s=denial_s,
                 refused_within_s=60.0 if full else 30.0,
                 load_fired="denial",
-                load_healed="recovery",
             ),
         ),
         budgets={

@@ -27,6 +27,8 @@ def test_a_scenario_names_what_exists(name: str, profile: Profile):
     for stroke in strokes(scenario):
         assert stroke.fault in faults.FAULTS
         assert {stroke.load_before, stroke.load_fired, stroke.load_healed} <= segments
+    cued = [cue for one in strokes(scenario) for cue in (one.load_before, one.load_fired, one.load_healed) if cue]
+    assert len(cued) == len(set(cued)), "a segment's tasks have keys: cued again, they are the same tasks"
     for first in scenario.strokes:
         names = [faults.make(one.fault).name for one in first.chain()]
         assert len(names) == len(set(names)), "the undos of faults that overlap are kept by their names"
