@@ -39,6 +39,14 @@ QUOTA = 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods
         # 429 is tested before any reason.
         (429, "InternalError", BACKPRESSURE),
         (429, "Forbidden", BACKPRESSURE),
+        # Any 3xx is Rejected, whatever it says: it will say so again.
+        (300, "InternalError", REJECTED),
+        (304, "ServiceUnavailable", REJECTED),
+        (399, "TooManyRequests", REJECTED),
+        # Any 2xx lost its answer, unless it is a denial.
+        (200, "Forbidden", UNAVAILABLE),
+        (201, "AlreadyExists", UNAVAILABLE),
+        (202, "TooManyRequests", UNAVAILABLE),
         # Without a known reason, the code.
         (500, "EtcdOnHoliday", UNAVAILABLE),
         (502, "BadGateway", UNAVAILABLE),
@@ -64,7 +72,7 @@ def test_R1_a_known_reason_decides_and_without_one_the_code(
     server.play(always(http(code, JSON, status(code, reason, "said so"))))
     verdict = client.create().verdict
     assert verdict.disposition is expect, verdict
-    assert verdict.stale_credentials == (reason == "Unauthorized")
+    assert verdict.stale_credentials == (reason == "Unauthorized" and expect is REJECTED)
 
 
 ODD_TYPES: list[Any] = [None, 7, True, [], ["InternalError"], {}, {"a": 1}, 1.5]
@@ -141,6 +149,20 @@ def test_R2_the_anchored_quota_text(
 ):
     server.play(always(http(code, JSON, status(code, reason, message))))
     assert client.create().verdict.disposition is expect
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Get "https://10.0.0.1/api/v1/namespaces/tasks/limitranges": stream error: stream ID 7; INTERNAL_ERROR',
+        "not yet ready to handle request",
+        'User "x" cannot create resource "pods" in API group "" in the namespace "tasks": RBAC: not found',
+    ],
+)
+def test_R3_a_403_of_an_apiserver_in_trouble_is_a_rejection(text: str, client: Client, server: FaultServer):
+    """As the rules are; the runbook and the suite's reports show how many attempts these cost."""
+    server.play(always(http(403, JSON, forbidden(text))))
+    assert client.create().verdict.disposition is REJECTED
 
 
 def test_R2_words_of_a_message_decide_nothing(client: Client, server: FaultServer):
