@@ -41,7 +41,7 @@ QUOTA = 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods
         (429, "Forbidden", BACKPRESSURE),
         # Any 3xx is Rejected, whatever it says: it will say so again.
         (300, "InternalError", REJECTED),
-        (304, "ServiceUnavailable", REJECTED),
+        (305, "ServiceUnavailable", REJECTED),
         (399, "TooManyRequests", REJECTED),
         # Any 2xx lost its answer, unless it is a denial.
         (200, "Forbidden", UNAVAILABLE),
