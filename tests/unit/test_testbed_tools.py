@@ -123,6 +123,12 @@ def test_trouble_is_told_in_one_line_with_its_remedy(place: Path, said: str, tol
     assert "downloading" not in str(failure.value)
 
 
+def test_a_build_that_somebody_killed_is_said_to_be(place: Path):
+    fake_go(place, "kill -TERM $$")
+    with pytest.raises(ChaosError, match=r"building etcd failed: it was ended from outside \(SIGTERM\)"):
+        tools.find_or_build(lambda _: None)
+
+
 def test_two_runs_at_once_build_once(place: Path):
     fake_go(place, 'sleep 0.05; echo built > "$out"')
     told: list[str] = []

@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -241,7 +242,9 @@ def _build(
         file.write(f"# {' '.join(process.argv)}\n{text}# exit {process.exit_code} after {clock.elapsed:.0f} s\n")
     process.collect()
     if process.exit_code != 0 or not target.is_file():
-        raise ChaosError(f"building {tool.name} failed: {explain(text)}", log=log)
+        code = process.exit_code or 0
+        reason = f"it was ended from outside ({signal.Signals(-code).name})" if code < 0 else explain(text)
+        raise ChaosError(f"building {tool.name} failed: {reason}", log=log)
     clock.done()
 
 
@@ -253,7 +256,7 @@ def _proxies() -> dict[str, str]:
 def explain(text: str) -> str:
     """A failed build's reason and remedy in one line, from the output of `go`."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("go: downloading")]
-    last = lines[-1][:300] if lines else "go said nothing (killed? out of memory?)"
+    last = lines[-1][:300] if lines else "go said nothing"
     for pattern, remedy in _REASONS:
         hits = [line for line in lines if re.search(pattern, line)]
         if hits:
