@@ -3,7 +3,8 @@
 A FlowSchema leads their creates of pods to a priority level without a seat of its own, which rejects what it cannot
 serve at once. A level without seats still serves one request while nothing else of it is under way (seen; see
 `canAccommodateSeatsLocked` in k8s.io/apiserver's `flowcontrol/fairqueuing/queueset`): a flow as tight as it gets, in
-which some creates go through and a herd does not.
+which some creates go through and a herd does not. The longer it drops requests, the longer is its `Retry-After`: 1 s at
+first, 32 s were seen after half a minute, so that a row may be placed that much later than there was room.
 """
 
 from typing import Any
