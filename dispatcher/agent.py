@@ -51,6 +51,9 @@ TICK_S = 1.0  # select() does not count suspension: look at the clock at least t
 USAGE, UNANSWERED, RESCHEDULE = 64, 69, 75  # sysexits.h: EX_USAGE, EX_UNAVAILABLE, EX_TEMPFAIL
 TIMED_OUT = 124  # as timeout(1) says it
 STOPPED = 128 + signal.SIGTERM
+FRESH_SIGNALS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ,
+)  # fmt: skip
 
 
 def clock() -> float:
@@ -169,7 +172,7 @@ class Code:
     def _become_user_code(self, gate: int, attempt: Attempt) -> None:
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            for number in FRESH_SIGNALS:  # whatever started the agent may have ignored some of them
                 signal.signal(number, signal.SIG_DFL)
             os.setpgid(0, 0)
             null = os.open(os.devnull, os.O_RDONLY)

@@ -20,7 +20,7 @@ def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "nothing"], "no scenario 'nothing'; there are: upgrade"),
+        (["run", "nothing"], "no scenario 'nothing'; there are: "),
         (["run", "upgrade", "--profile", "slow"], "no profile 'slow'; there are: full, quick"),
         (["run", "upgrade", "--seed", "-1"], "--seed is a whole number"),
         (["run", "upgrade", "--seed", "x"], "--seed"),

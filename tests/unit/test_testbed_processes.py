@@ -168,7 +168,9 @@ def test_a_name_with_parentheses_does_not_confuse_proc(tmp_path: Path):
 
 
 SUITE = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with it ignored
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from pathlib import Path
 from chaos.testbed.processes import Supervisor
 run = Path(sys.argv[1])
