@@ -84,7 +84,7 @@ def _figures(result: Result) -> list[tuple[str, str, Cell]]:
         ("executed twice", "0", _count("executed_twice", bad_above=0)),
         ("slowest answer", within, _seconds("slowest_s", budget)),
         ("stable after", within, _seconds("stable_at_s", budget)),
-        ("answers lost, pods refused", "", _lost_and_refused),
+        ("ambiguous creates, pods refused", "", _lost_and_refused),
         ("attempts spent", "", _count("attempts_spent")),
         ("  of them start-up 403s", "", _startup_403s),
     ]
