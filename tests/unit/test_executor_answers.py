@@ -165,6 +165,15 @@ def test_R3_a_403_of_an_apiserver_in_trouble_is_a_rejection(text: str, client: C
     assert client.create().verdict.disposition is REJECTED
 
 
+def test_a_detail_is_one_printable_line_whatever_the_api_says(client: Client, server: FaultServer):
+    """It ends in a row's reason and in a terminal; PostgreSQL takes no NUL."""
+    for code, message in ((403, QUOTA + "\n\0\x1b[31m"), (422, "a\nb\0c")):
+        server.play(always(http(code, JSON, status(code, None, message))))
+        detail = client.create().verdict.detail
+        assert detail
+        assert detail.isprintable()
+
+
 def test_R2_words_of_a_message_decide_nothing(client: Client, server: FaultServer):
     words = "connection refused: 503 ServiceUnavailable, i/o timeout, TooManyRequests, exceeded quota: q"
     server.play(always(http(403, JSON, forbidden(words))))
