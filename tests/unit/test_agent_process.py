@@ -119,10 +119,10 @@ def test_user_code_gets_its_identity_and_nonce_but_never_the_token(stage, start,
 
 
 def test_user_code_has_the_signals_of_a_fresh_process(stage, start):
-    """Python ignores SIGPIPE; a program started by it must not."""
+    """Python ignores SIGPIPE; a program started by it must not. Signals 1 to 31: the C library owns 32 and 33."""
     agent = start(stage(), "grep", "SigIgn", "/proc/self/status")
     assert agent.ends() == 0
-    assert int(agent.stdout.read_text().split()[1], 16) == 0
+    assert int(agent.stdout.read_text().split()[1], 16) & 0x7FFF_FFFF == 0
 
 
 def test_R16_the_end_is_reported_only_after_the_whole_group_was_killed(stage, start, tmp_path):
