@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 chaos-upgrade: $(READY) ## A control-plane upgrade of 4 min under load (8 min; first build 10 min more)
 	@$(BIN)/python -m chaos run upgrade --profile $(PROFILE) $(if $(SEED),--seed $(SEED))
 
-chaos-webhook: $(READY) ## A fail-closed webhook away for 4 min, then denying a share (9 min)
+chaos-webhook: $(READY) ## A fail-closed webhook away for 4 min, then denying a share (10 min)
 	@$(BIN)/python -m chaos run webhook --profile $(PROFILE) $(if $(SEED),--seed $(SEED))
 
 ##@ Look at it
