@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.errors import ChaosError, UsageError
-from chaos.scenarios import PROFILES, SCENARIOS, find
+from chaos.scenarios import ALL, PROFILES, SCENARIOS, find
 
 USAGE = 64
 
@@ -36,23 +36,43 @@ RunName = Annotated[str, typer.Argument(help="A run's directory, its name, or `l
 
 @app.command("run")
 def run_scenario(
-    name: Annotated[str, typer.Argument(help="The scenario; `chaos list` shows them.")],
+    name: Annotated[str, typer.Argument(help="The scenario, or all; `chaos list` shows them.")],
     profile: Annotated[str, typer.Option(help="full: production constants. quick: a tenth of them.")] = "full",
     seed: Annotated[int | None, typer.Option(help="Replays the schedule of that seed (not the interleaving).")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="So many times, each time with the next seed.")] = 1,
+    stop_at_first_failure: Annotated[bool, typer.Option(help="With all or --repeat: go no further.")] = False,
     runs_dir: RunsDir = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Run a scenario: exit 0 valid, 1 invalid, 2 unknown."""
+    """Run a scenario: exit 0 valid, 1 invalid, 2 unknown. Of several runs the worst counts."""
     known = next((known for known in PROFILES if known == profile), None)
     if known is None:
         raise UsageError(f"no profile {profile!r}; there are: {', '.join(PROFILES)}")
     if seed is not None and seed < 0:
         raise UsageError(f"--seed is a whole number from 0 up, not {seed}")
-    scenario = find(name, known)
+    scenarios = [find(one, known) for one in SCENARIOS] if name == ALL else [find(name, known)]
+    left_out = {one.name: f"runs in full only: {one.only_full}" for one in scenarios if not one.runs_in(known)}
+    if name in left_out:
+        raise UsageError(f"{name} {left_out[name]}")
+    chosen = random.SystemRandom().randrange(1, 100_000) if seed is None else seed
+    console = Console(stderr=as_json)
+    if name == ALL or repeat > 1:
+        from chaos import series
+
+        seeds = range(chosen, chosen + repeat)
+        turns = [series.Turn(one, each) for each in seeds for one in scenarios if one.name not in left_out]
+        called = name if repeat == 1 else f"{name}-x{repeat}"
+        came = series.ride_all(
+            called, turns, runs_dir, console, left_out=left_out, stop_at_first_failure=stop_at_first_failure
+        )
+        if came.trouble is not None:
+            tell_trouble(came.trouble)
+        if as_json:
+            sys.stdout.write((came.directory / "series.json").read_text(encoding="utf-8"))
+        raise typer.Exit(came.exit_code)
     from chaos.ride import ride  # Imports the testbed: a list of scenarios must not wait for it
 
-    chosen = random.SystemRandom().randrange(1, 100_000) if seed is None else seed
-    ended = ride(scenario, chosen, runs_dir, Console(stderr=as_json))
+    ended = ride(scenarios[0], chosen, runs_dir, console)
     if ended.trouble is not None:
         tell_trouble(ended.trouble)
     if as_json:
@@ -66,8 +86,11 @@ def list_scenarios() -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    for name in sorted(SCENARIOS):
-        table.add_row(name, find(name, "full").claim)
+    for name in SCENARIOS:
+        scenario = find(name, "full")
+        only = f" (Full only: {scenario.only_full}.)" if scenario.only_full else ""
+        table.add_row(name, scenario.claim + only)
+    table.add_row(ALL, "Each of these, one after the other on one testbed; the worst verdict counts.")
     Console().print(table)
 
 

@@ -21,6 +21,7 @@ from chaos.run import tell
 from chaos.rundir import RunDir
 from chaos.scenarios import Scenario
 from chaos.stage import Run, describe, log_path
+from chaos.standing import Standing
 from chaos.undo import Undos
 
 STOPPED = Unknown("the run was stopped before its end")
@@ -32,11 +33,15 @@ class Ended:
 
     directory: Path
     exit_code: int
+    result: Result
     trouble: ChaosError | None = None
 
 
-def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
-    """Tell the story, then check and report it. Never raises for what happens within a run."""
+def ride(scenario: Scenario, seed: int, runs: Path, console: Console, standing: Standing | None = None) -> Ended:
+    """Tell the story, then check and report it. Never raises for what happens within a run.
+
+    Several runs may share a testbed (`standing`); without one the run makes its own.
+    """
     directory = RunDir.create(runs, scenario.name, seed)
     history = History(directory.path / "history.jsonl", directory.started_mono)
     title = f"{scenario.name}, {scenario.profile} profile, seed {seed}"
@@ -45,14 +50,14 @@ def ride(scenario: Scenario, seed: int, runs: Path, console: Console) -> Ended:
     with signals_interrupt(), progress.showing():
         progress.note(f"records: {directory.path}")
         describe(run)
-        broken_off = live_through(run)
+        broken_off = live_through(run, standing)
         result, trouble = conclude_run(run, broken_off)
     history.close()
     if broken_off:  # a table of all that such a run cannot show would hide the one line that says why
         console.print(f"unknown; kept: {directory.path}", markup=False, highlight=False, soft_wrap=True)
     else:
         verdict_table.show(result, directory.path, console)
-    return Ended(directory.path, EXIT_CODES[result.verdict], trouble)
+    return Ended(directory.path, EXIT_CODES[result.verdict], result, trouble)
 
 
 def conclude_run(run: Run, trouble: ChaosError | None) -> tuple[Result, ChaosError | None]:
@@ -74,10 +79,13 @@ def conclude_run(run: Run, trouble: ChaosError | None) -> tuple[Result, ChaosErr
         return conclude.check(run.directory.path), ChaosError(f"no report could be written: {error!r}", log=log)
 
 
-def live_through(run: Run) -> ChaosError | None:
+def live_through(run: Run, standing: Standing | None = None) -> ChaosError | None:
     """Tell the story to its end; returns what made it unknown, if anything did."""
     try:
-        asyncio.run(tell(run))
+        if standing is None:
+            asyncio.run(tell(run))
+        else:
+            standing.tell(run)
         return None
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STOPPED

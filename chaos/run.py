@@ -13,12 +13,16 @@ from chaos.errors import Unknown
 from chaos.faults import Evidence, Fault
 from chaos.scenarios import Stroke
 from chaos.stage import Run, Stage, setting_up
+from chaos.testbed import Testbed
 
 
-async def tell(run: Run) -> None:
-    """The whole story up to the collected records. Raises ChaosError where a step fails its own test."""
+async def tell(run: Run, bed: Testbed | None = None) -> None:
+    """The whole story up to the collected records, on a testbed of its own unless it is given one.
+
+    Raises ChaosError where a step fails its own test.
+    """
     run.phase("prepare")
-    async with setting_up(run) as stage:
+    async with setting_up(run, bed) as stage:
         async with collected(stage):
             require_available(stage)
             run.phase("warm-up", run.scenario.warm_up_s)

@@ -10,8 +10,8 @@ import shlex
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from chaos.probe import Probe
 from chaos.progress import Progress
 from chaos.rundir import RunDir
 from chaos.sampler import Figures, Sampler
-from chaos.scenarios import Scenario
+from chaos.scenarios import LaneSpec, Scenario
 from chaos.testbed import Testbed, loadbalancer, tools
 from chaos.testbed.manifests import namespace_of
 from chaos.traffic import launcher, schedule
@@ -113,25 +113,33 @@ class Stage:
                 raise Unknown(f"{process.name} died by itself: {process.telling()}", log=process.log)
 
 
+def testbed_of(run: Run, directory: Path, lanes: Iterable[LaneSpec]) -> AbstractAsyncContextManager[Testbed]:
+    """A testbed as the run's scenario wants it, which keeps its own files in `directory`."""
+    names = [lane.name for lane in lanes]
+    return Testbed.start(directory, names, run.progress.note, **testbed_options(run))
+
+
+def testbed_options(run: Run) -> dict[str, Any]:
+    """What differs between testbeds (`chaos.testbed.bed.Options`)."""
+    return {
+        "in_process": run.scenario.agents_in_process,
+        "webhook_timeout_s": run.scenario.webhook_timeout_s,
+        "started_mono": run.directory.started_mono,
+        "history": run.history.path,
+        "ledger": run.directory.path / "ledger.jsonl",
+    }
+
+
 @asynccontextmanager
-async def setting_up(run: Run) -> AsyncIterator[Stage]:
-    """Start the testbed, the lanes, the probe, the sampler and Locust; end them all when the block is left."""
+async def setting_up(run: Run, bed: Testbed | None = None) -> AsyncIterator[Stage]:
+    """Start the testbed (unless the run is given one), the lanes, the probe, the sampler and Locust; end all that was
+    started when the block is left."""
     scenario, directory, history = run.scenario, run.directory, run.history
     plan = schedule.draw(run.seed, scenario.segments, lead_s=scenario.lead_s)
     plan.write(directory.path / "schedule.json")
     async with AsyncExitStack() as stack:
-        bed = await stack.enter_async_context(
-            Testbed.start(
-                directory.path,
-                lanes=[lane.name for lane in scenario.lanes],
-                progress=run.progress.note,
-                started_mono=directory.started_mono,
-                history=history.path,
-                ledger=directory.path / "ledger.jsonl",
-                in_process=scenario.agents_in_process,
-                webhook_timeout_s=scenario.webhook_timeout_s,
-            )
-        )
+        if bed is None:
+            bed = await stack.enter_async_context(testbed_of(run, directory.path, scenario.lanes))
         if scenario.load_balancer_timeout_s is not None:
             await loadbalancer.put_before(bed, scenario.load_balancer_timeout_s, run.progress.note)
         run.progress.note(f"control plane {bed.kubernetes_version} is up; starting the dispatchers")

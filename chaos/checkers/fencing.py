@@ -105,6 +105,8 @@ def _rightly_refused(found: Finding, lane: Lane, row: int, report: Report) -> bo
         return True  # cancelled, or failed terminally: that bumps the epoch without any create
     if claim is not None and claim.attempt_epoch > report.epoch and _dispatcher_died(found, lane, row, report):
         return True  # a dead claim is re-offered under a new epoch before its next create (R20)
+    if claim is not None and claim.attempt_epoch > report.epoch and _lost_its_row(lane, row, report.epoch):
+        return True  # a claim that died before its settlement (a busy machine will do) is re-offered likewise
     if claim is not None and claim.attempt_epoch > report.epoch and _was_given_up(found, lane, row, report):
         return True  # a pod that had not reported in time is re-placed, which bumps the epoch (R20)
     if claim is not None and claim.attempt_epoch > report.epoch and _lease_ran_out(found, lane, row, report):
@@ -131,6 +133,11 @@ def _settled_away(lane: Lane, row: int, epoch: int) -> CreateClaim | None:
     queued (R13), so it and an accepted RUNNING of the same epoch exclude each other, in whatever order."""
     settled = (claim for claim in lane.claims.get(row, ()) if claim.epoch == epoch and claim.settled)
     return next((claim for claim in settled if claim.disposition in MOVED_ON), None)
+
+
+def _lost_its_row(lane: Lane, row: int, epoch: int) -> bool:
+    """The dispatcher says that it came too late to settle its create: no row was current any more (R13)."""
+    return any(claim.epoch == epoch and not claim.settled for claim in lane.claims.get(row, ()))
 
 
 def _dispatcher_died(found: Finding, lane: Lane, row: int, report: Report) -> bool:

@@ -34,6 +34,7 @@ class AnswerLost(Fault):
 
     def __init__(self, variant: Variant = "closed") -> None:
         self.variant = variant
+        self.name = self.name if variant == "closed" else f"{self.name}-{variant}"
         self.injected_at = float("inf")
         self.audit_offset = 0
         self.toxic = f"answer-lost-{variant}"

@@ -34,11 +34,14 @@ SCENARIOS: dict[str, Callable[[Profile], Scenario]] = {
     "database-restart": database_restart,
 }
 
-__all__ = ["PROFILES", "SCENARIOS", "LaneSpec", "Profile", "Scenario", "Stroke", "find"]
+ALL = "all"
+"""Not one of them: every scenario that the profile can run, one after the other on one testbed."""
+
+__all__ = ["ALL", "PROFILES", "SCENARIOS", "LaneSpec", "Profile", "Scenario", "Stroke", "find"]
 
 
 def find(name: str, profile: Profile) -> Scenario:
     """A scenario by its name. Raises UsageError with the names there are."""
     if name not in SCENARIOS:
-        raise UsageError(f"no scenario {name!r}; there are: {', '.join(sorted(SCENARIOS))}")
+        raise UsageError(f"no scenario {name!r}; there are: {', '.join(sorted(SCENARIOS))}, and {ALL}")
     return SCENARIOS[name](profile)

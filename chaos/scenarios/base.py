@@ -107,6 +107,9 @@ class Scenario:
     only_full: str = ""
     """Why it cannot be run in the quick profile; empty if it can."""
 
+    def runs_in(self, profile: Profile) -> bool:
+        return profile == "full" or not self.only_full
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:

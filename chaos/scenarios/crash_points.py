@@ -17,11 +17,11 @@ def crash_points(profile: Profile) -> Scenario:
     """Each seam in turn, in both lanes at once. Tasks are handed in beforehand: while the lane's dispatchers are down
     nobody takes one."""
     full, pace = profile == "full", PACE[profile]
-    dead_s, rate = (10.0, 0.5) if full else (2.0, 1.5)
+    dead_s, rate = (10.0, 0.5) if full else (2.0, 0.8)
     others = [seam for seam in SEAMS if seam != IN_RE_OFFER]
 
     def due(name: str) -> Segment:
-        return Segment(name, (Burst(12, within_s=12.0), Steady(rate, 300)), pace.work_s)
+        return Segment(name, (Burst(8, within_s=10.0), Steady(rate, 300)), pace.work_s)
 
     def kill(seam: str) -> Stroke:
         return Stroke(f"dispatcher-kill-{seam}", dead_s, load_before=seam, before_s=1.0, **pace.after)
@@ -42,7 +42,7 @@ def crash_points(profile: Profile) -> Scenario:
         budgets={
             "recovery_s": pace.recovery_s,
             "submitted": 80,
-            "due_during": 10,
+            "due_during": 6,
             "due_away": 3,
         },
         lead_s=60.0 if full else 15.0,

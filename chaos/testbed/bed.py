@@ -65,6 +65,8 @@ class Testbed:
         self.namespaces = {lane: manifests.namespace_of(lane) for lane in lanes}
         self.logs = supervisor.logs
         self.audit_log = directory / "audit.jsonl"
+        self.audit_from = 0
+        """How much of it (bytes) earlier runs on this testbed have written."""
         self.ledger = directory / "ledger.jsonl"
         self.kubernetes_version = tools.kubernetes_version()
         self.binaries: dict[str, Path] = {}
@@ -125,7 +127,6 @@ class Testbed:
 
     async def _start(self, options: Options) -> None:
         state = self.supervisor.state
-        self.ledger = options.ledger or self.ledger
         plane = local.define(self.supervisor, self.binaries, self.ports, self.audit_log, state)
         self.control_plane = plane
         control_port, api_proxy, webhook_proxy, webhook_port, webhook_admin, database_port = (
@@ -147,7 +148,7 @@ class Testbed:
         self.api_url_direct, self.api_url = plane.url, f"https://127.0.0.1:{api_proxy}"
         self.webhook_admin = f"http://127.0.0.1:{webhook_admin}/mode"
         self.webhook = self._define_webhook(webhook_port, webhook_admin)
-        self.node = self._define_node(options)
+        self.node = self.define_node(options)
         async with _together() as group:
             group.create_task(self._start_database(database_port))
             group.create_task(self._start_proxies())
@@ -175,7 +176,9 @@ class Testbed:
             cwd=REPOSITORY,
         )  # fmt: skip
 
-    def _define_node(self, options: Options) -> ManagedProcess:
+    def define_node(self, options: Options) -> ManagedProcess:
+        """The node of a run, not started yet. What it has run before it remembers, whatever run that was."""
+        self.ledger = options.ledger or self.ledger
         started_mono = time.monotonic() if options.started_mono is None else options.started_mono
         return self.supervisor.process(
             "node",

@@ -63,6 +63,13 @@ class Postgres:
     password: str
     psql: Path
 
+    def make_anew(self, database: str) -> None:
+        """An empty database in the place of the one that is there; sessions on it are ended. Raises psycopg.Error."""
+        name = psycopg.sql.Identifier(database)
+        with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=5) as connection:
+            connection.execute(psycopg.sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+            connection.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(name))
+
     def url(self, database: str, *, driver: str = "postgresql") -> str:
         return f"{driver}://{ROLE}:{self.password}@127.0.0.1:{self.port}/{database}"
 
