@@ -16,6 +16,7 @@ from statistics import median
 
 from chaos.audit import Answer
 from chaos.checkers.base import CheckResult, Figures, Finding, not_applicable
+from chaos.checkers.window import EVER_UNAVAILABLE
 from chaos.events import Fault, FaultClass, Submission
 from chaos.records import TAKES_AWAY, Answered, Lane, Records
 
@@ -82,7 +83,7 @@ def _after(found: Finding, fault: Fault, healed: float | None, next_fault: float
         return None
     budget, until = records.run.recovery_budget_s, min(records.end, next_fault)
     times = _Times()
-    for submission in _waiting(lane, fault.fired_at, healed):
+    for submission in _waiting(lane, fault.fired_at, healed, records.run.setting("window_s")):
         if submission.row not in lost:
             _measure(found, submission, healed, until, times)
     lost.update(times.never)
@@ -109,12 +110,16 @@ def _after(found: Finding, fault: Fault, healed: float | None, next_fault: float
     }
 
 
-def _waiting(lane: Lane, fired: float, healed: float) -> list[Submission]:
+def _waiting(lane: Lane, fired: float, healed: float, window_s: float) -> list[Submission]:
     """Rows that were due between fired and healed. One that had been due before and was not answered when the fault
-    fired is due in the outage just the same."""
+    fired is due in the outage just the same. One whose window had passed before the return is not: whether it failed as
+    it should is for `window` to say."""
     rows = []
     for submission in lane.by_row.values():
         if submission.row is None or submission.due >= healed:
+            continue
+        claim = lane.rows.get(submission.row)
+        if submission.due + window_s <= healed and claim is not None and claim.reason.startswith(EVER_UNAVAILABLE):
             continue
         before = submission.due < fired
         if before and any(answered.t < fired for answered in lane.answers(submission.row)):

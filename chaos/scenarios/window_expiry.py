@@ -27,6 +27,7 @@ def window_expiry(profile: Profile) -> Scenario:
         lanes=THREE_LANES,
         segments=(
             pace.warm_up,
+            Segment("quiet", ()),  # what is due while the apiserver drains belongs to neither side
             Segment("outage", outage, pace.work_s),
             Segment("recovery", (Steady(0.5 if full else 2.0, 180),), pace.work_s),
         ),
@@ -34,6 +35,8 @@ def window_expiry(profile: Profile) -> Scenario:
             Stroke(
                 "apiserver-long-stop",
                 hold_s=hold_s,
+                load_before="quiet",
+                before_s=3.0,
                 load_fired="outage",
                 load_healed="recovery",
                 recovery_s=pace.recovery_s,
