@@ -55,7 +55,7 @@ async def run(
 
     async def dispatch() -> None:
         room = await path.room()
-        if stop.is_set():
+        if stop.is_set() or not leadership.leads:  # either may have come while it waited for room
             return
         claims = await offers.claim(room)
         path.take(claims)

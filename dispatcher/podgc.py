@@ -41,11 +41,12 @@ class PodGc:
             return 0
         async with self._engine.connect() as connection:
             namespaces = set((await connection.execute(select(task_instances.c.namespace).distinct())).scalars())
-        try:
-            pods = await self._pods.list_all(namespaces | {self._namespace})
-        except ListFailed as error:
-            log.info("podgc.no_list", error=str(error))
-            return 0
+        pods: list[PodFact] = []
+        for namespace in sorted(namespaces | {self._namespace}):
+            try:
+                pods += await self._pods.list_all([namespace])
+            except ListFailed as error:  # one that we may not list must not keep the others from being cleaned
+                log.info("podgc.no_list", error=str(error))
         async with self._engine.connect() as connection:
             owners = await recovery.owners(connection, {pod.row_id for pod in pods})
         deleted = 0

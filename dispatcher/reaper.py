@@ -33,6 +33,7 @@ class Reaper:
         lease_s: float,
         placed_timeout_s: float,
         orphan_run_s: float,
+        look_every_s: float = 0.0,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -42,6 +43,8 @@ class Reaper:
         self._lease = timedelta(seconds=lease_s)
         self._placed_timeout = timedelta(seconds=placed_timeout_s)
         self._orphan_run_s = orphan_run_s
+        self._look_every = timedelta(seconds=look_every_s)
+        self._look_from: datetime | None = None
 
     async def round(self, steady_since: datetime | None) -> None:
         """:param steady_since: since when this leader has led without a gap, and with its database."""
@@ -50,7 +53,10 @@ class Reaper:
         if steady_since is None or self._clock.now() < steady_since + self._lease:
             return
         await self._re_place_expired_leases()
-        await self._re_place_silent_pods()
+        # Pods may wait for a node without limit: they cost a list now and then, not one a tick.
+        if self._look_from is None or self._clock.now() >= self._look_from:
+            self._look_from = self._clock.now() + self._look_every
+            await self._re_place_silent_pods()
 
     async def _re_place_expired_leases(self) -> None:
         async with self._engine.begin() as connection:
@@ -65,10 +71,16 @@ class Reaper:
             )
         if not silent:
             return
-        in_pods = [row for row in silent if row.executor != "subprocess"]
-        # A Lite agent has no pod that could be looked at; should it still report, its epoch is over.
-        gone = [Gone(row.id, row.epoch, row.pod_uid, "never reported") for row in silent if row not in in_pods]
-        gone += what_is_gone(in_pods, await self._list(in_pods))
+        by_namespace: dict[str, list[PlacedRow]] = {}
+        gone: list[Gone] = []
+        for row in silent:
+            if row.executor == "subprocess":
+                # A Lite agent has no pod that could be looked at; should it still report, its epoch is over.
+                gone.append(Gone(row.id, row.epoch, row.pod_uid, "never reported"))
+            else:
+                by_namespace.setdefault(row.namespace, []).append(row)
+        for namespace, rows in by_namespace.items():
+            gone += what_is_gone(rows, await self._list(namespace))
         if gone:
             async with self._engine.begin() as connection:
                 re_placed = await recovery.re_place_if_still_placed(
@@ -76,14 +88,14 @@ class Reaper:
                 )
             log.warning("placed.gone", rows=len(re_placed), first=gone[0].id, reason=gone[0].reason)
 
-    async def _list(self, rows: Sequence[PlacedRow]) -> list[PodFact] | None:
-        """A complete list, taken after the time of these rows was up; None if there is none."""
-        if not rows or self._pods is None or self._health.down:
+    async def _list(self, namespace: str) -> list[PodFact] | None:
+        """A complete list, taken after the time of its rows was up; None if there is none."""
+        if self._pods is None or self._health.down:
             return None
         try:
-            return await self._pods.list_all(row.namespace for row in rows)
+            return await self._pods.list_all([namespace])
         except ListFailed as error:
-            log.warning("reaper.no_list", error=str(error), rows=len(rows))
+            log.warning("reaper.no_list", error=str(error))
             return None
 
 

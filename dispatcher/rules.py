@@ -75,6 +75,7 @@ class Row:
 
     dispatch_attempts: int = 0
     dispatch_unavailable_since: datetime | None = None
+    rank: Rank = Rank.FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def _next_tick(row: Row, outcome: Outcome, policy: Policy) -> ReOffer:
         outcome.ended_at + timedelta(seconds=policy.tick_s),
         row.dispatch_attempts,
         row.dispatch_unavailable_since,  # nothing was sent, so nothing was learnt (R8)
-        Rank.HELD if row.dispatch_unavailable_since or row.dispatch_attempts else Rank.FIRST,
+        row.rank,
         f"held: deferred: {outcome.verdict.cause}",
     )
 

@@ -71,7 +71,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    clock, metrics, health = Clock(), Metrics(), ApiHealth()
+    clock, metrics = Clock(), Metrics()
+    health = ApiHealth(clock, lapses_after_s=2 * (settings.hold_max_s + settings.create_deadline_s))
     tokens = AttemptTokens([key.get_secret_value() for key in settings.signing_keys])
     kubernetes = await _kubernetes(settings, clock, tokens) if "kubernetes" in settings.executors else None
     executor = _executors(settings, clock, tokens, kubernetes)
@@ -204,6 +205,7 @@ def _recovery(
         lease_s=settings.lease_s,
         placed_timeout_s=settings.placed_timeout_s,
         orphan_run_s=settings.orphan_run_s,
+        look_every_s=settings.pod_list_s,
     )
     if pods is None:
         return reaper, None

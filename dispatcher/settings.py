@@ -99,7 +99,7 @@ class Settings(BaseSettings):
     )
     kubeconfig: Path | None = Field(None, description="kubeconfig file; unset: the pod's own ServiceAccount")
     namespace: str = Field(
-        "rideout-tasks",
+        "tasks",
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="namespace of task pods whose spec names none",
     )

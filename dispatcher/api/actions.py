@@ -20,7 +20,7 @@ class Filter(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     state: State | None = None
-    reason: Annotated[str, Field(max_length=500)] | None = Field(None, description="how the reason begins")
+    reason: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(None, description="how it begins")
     run_id: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
 
 
@@ -33,13 +33,14 @@ class Clear(BaseModel):
         None
     )
     filter: Filter | None = None
+    after_id: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(0, description="`next_after_id` of the call before")
     dry_run: bool = False
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if (self.ids is None) == (self.filter is None):
             raise ValueError("give either ids or a filter")
-        if self.filter is not None and not self.filter.model_fields_set:
+        if self.filter is not None and not self.filter.model_dump(exclude_none=True):
             raise ValueError("an empty filter would clear everything: name a state, a reason or a run_id")
         return self
 
@@ -54,21 +55,23 @@ class Resume(BaseModel):
 async def clear_tasks(clear: Clear, services: Serving) -> Response:
     """Start a new try of each row, at most 1,000 a call. Running rows are refused; a lone one with a 409.
 
-    `more` says that the filter matches further rows: call again.
+    `next_after_id` says that the filter matches further rows: call again from behind it.
     """
     async with services.transaction() as connection:
         if clear.ids is not None:
-            wanted, more = sorted(set(clear.ids)), False
+            wanted, next_after_id = sorted(set(clear.ids)), None
         else:
             assert clear.filter is not None
             chosen = await views.tasks_page(
                 connection,
                 limit=_AT_ONCE + 1,
+                after_id=clear.after_id,
                 state=clear.filter.state,
                 reason=clear.filter.reason,
                 run_id=clear.filter.run_id,
             )
-            wanted, more = [row["id"] for row in chosen[:_AT_ONCE]], len(chosen) > _AT_ONCE
+            wanted = [row["id"] for row in chosen[:_AT_ONCE]]
+            next_after_id = wanted[-1] if len(chosen) > _AT_ONCE else None
         clearable = await operators.not_running(connection, wanted)
         cleared = clearable
         if not clear.dry_run:
@@ -76,7 +79,9 @@ async def clear_tasks(clear: Clear, services: Serving) -> Response:
     refused = sorted(set(wanted) - cleared)
     if clear.ids is not None and not cleared:
         raise Problem(409, "nothing was cleared: the rows are running, or do not exist", refused=refused)
-    return answer({"dry_run": clear.dry_run, "cleared": sorted(cleared), "refused": refused, "more": more})
+    return answer(
+        {"dry_run": clear.dry_run, "cleared": sorted(cleared), "refused": refused, "next_after_id": next_after_id}
+    )
 
 
 @router.post("/v1/runs/{run_id}/cancel")

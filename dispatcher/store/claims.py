@@ -44,9 +44,11 @@ async def claim_due(
     that marks the row queued before its create; it keeps the outage start (R8).
     """
     claimed = await connection.execute(claim_statement(now, limit, replica, until, mark_queued=mark_queued))
+    # RETURNING knows no order, and the buffer is a queue: first come the rows that go first (R18).
+    rows = sorted(claimed.tuples(), key=lambda row: row[-2:])
     return [
-        Claim(id_, epoch, try_number, run_name, key, namespace, spec, executor, Row(attempts, since), until)
-        for id_, epoch, try_number, run_name, key, namespace, spec, executor, attempts, since in claimed.tuples()
+        Claim(id_, epoch, try_number, run_name, key, namespace, spec, executor, Row(attempts, since, Rank(rank)), until)
+        for id_, epoch, try_number, run_name, key, namespace, spec, executor, attempts, since, rank, _ in rows
     ]
 
 
@@ -91,6 +93,8 @@ def claim_statement(
             t.executor,
             t.dispatch_attempts,
             t.dispatch_unavailable_since,
+            t.offer_rank,
+            t.next_offer_at,
         )
     )
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import DateTime, TableValuedAlias, Update, and_, cast, column, func, literal
+from sqlalchemy import DateTime, TableValuedAlias, Update, and_, cast, column, func, literal, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.types import TypeEngine
 
-from dispatcher.schema import DISPATCHABLE, task_instances
+from dispatcher.schema import DISPATCHABLE, runs, task_instances
 
 t = task_instances.c
 
@@ -40,6 +40,12 @@ def batch(**columns: tuple[TypeEngine[Any] | type[TypeEngine[Any]], Sequence[Any
 def is_current(v: TableValuedAlias) -> ColumnElement[bool]:
     """The guard of every settlement (R13): the same epoch, and nobody has moved the row on."""
     return and_(t.id == v.c.row_id, t.attempt_epoch == v.c.epoch, t.state.in_(DISPATCHABLE))
+
+
+async def lock_runs(connection: AsyncConnection, condition: ColumnElement[bool]) -> list[int]:
+    """Lock the runs that meet a condition, but for those that somebody else is at; their ids."""
+    locked = await connection.execute(select(runs.c.id).where(condition).with_for_update(skip_locked=True))
+    return list(locked.scalars())
 
 
 async def ids(connection: AsyncConnection, statement: ReturningUpdate[Any]) -> set[int]:

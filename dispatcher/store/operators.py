@@ -26,6 +26,12 @@ async def clear_if_not_running(connection: AsyncConnection, row_ids: Sequence[in
 
     :returns: the ids that were cleared; a missing one is running, or does not exist.
     """
+    await connection.execute(  # first the runs, so that none of them ends while its rows come to life again
+        select(runs.c.id)
+        .where(runs.c.id.in_(select(t.run_id).where(t.id.in_(row_ids))))
+        .order_by(runs.c.id)
+        .with_for_update()
+    )
     cleared = await ids(
         connection,
         update(task_instances)

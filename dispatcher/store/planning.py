@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
-from sqlalchemy import case, exists, not_, update
+from sqlalchemy import and_, case, exists, not_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from dispatcher.rules import Rank
 from dispatcher.schema import ENDED, RunState, State, runs, task_instances
-from dispatcher.store.common import NEW_EPISODE, NEXT_EPOCH, count, t
+from dispatcher.store.common import NEW_EPISODE, NEXT_EPOCH, count, lock_runs, t
 
 
 async def plan_due_retries(connection: AsyncConnection, *, now: datetime) -> int:
@@ -47,19 +47,25 @@ async def plan_due_reschedules(connection: AsyncConnection, *, now: datetime) ->
 
 
 async def end_finished_runs(connection: AsyncConnection, *, now: datetime) -> int:
-    """A run ends when all its rows have: failed if any of them failed (R21). Re-checked in the statement (R19)."""
+    """A run ends when all its rows have: failed if any of them failed (R21).
+
+    Two statements in one transaction: the first takes the runs' locks, the second sees what was committed before
+    they were had, such as a clear that brought a row to life again. The condition is re-checked in it (R19).
+    """
     rows = task_instances.alias("rows")
     mine = rows.c.run_id == runs.c.id
+    all_ended = and_(
+        runs.c.state == RunState.RUNNING,
+        exists().where(mine),
+        not_(exists().where(mine, rows.c.state.not_in(ENDED))),
+    )
+    locked = await lock_runs(connection, all_ended)
+    if not locked:
+        return 0
+    failed = exists().where(mine, rows.c.state == State.FAILED)
     return await count(
         connection,
         update(runs)
-        .where(
-            runs.c.state == RunState.RUNNING,
-            exists().where(mine),
-            not_(exists().where(mine, rows.c.state.not_in(ENDED))),
-        )
-        .values(
-            ended_at=now,
-            state=case((exists().where(mine, rows.c.state == State.FAILED), RunState.FAILED), else_=RunState.SUCCESS),
-        ),
+        .where(runs.c.id.in_(locked), all_ended)
+        .values(ended_at=now, state=case((failed, RunState.FAILED), else_=RunState.SUCCESS)),
     )

@@ -11,7 +11,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from dispatcher.rules import Rank
 from dispatcher.schema import LIVE, RunState, State, runs, task_instances
-from dispatcher.store.common import NEW_EPISODE, NEXT_EPOCH, TIMESTAMP, UNCLAIMED, batch, count, ids, t
+from dispatcher.store.common import NEW_EPISODE, NEXT_EPOCH, TIMESTAMP, UNCLAIMED, batch, count, ids, lock_runs, t
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ async def re_place_expired_leases(
 
 
 async def placed_without_report(
-    connection: AsyncConnection, *, placed_before: datetime, limit: int = 1000
+    connection: AsyncConnection, *, placed_before: datetime, limit: int = 10_000
 ) -> list[PlacedRow]:
     """Rows placed before `placed_before` whose agent has not reported. Nothing is proven of them yet."""
     found = await connection.execute(
@@ -128,16 +128,18 @@ async def fail_orphan_runs(connection: AsyncConnection, *, now: datetime, orphan
     rows = task_instances.alias("rows")
     before = now - timedelta(seconds=orphan_s)
     mine = rows.c.run_id == runs.c.id
+    orphaned = and_(
+        runs.c.state == RunState.RUNNING,
+        runs.c.created_at <= before,
+        not_(exists().where(mine, rows.c.state.in_(LIVE))),
+        not_(exists().where(mine, rows.c.ended_at > before)),
+    )
+    locked = await lock_runs(connection, orphaned)
+    if not locked:
+        return 0
     return await count(
         connection,
-        update(runs)
-        .where(
-            runs.c.state == RunState.RUNNING,
-            runs.c.created_at <= before,
-            not_(exists().where(mine, rows.c.state.in_(LIVE))),
-            not_(exists().where(mine, rows.c.ended_at > before)),
-        )
-        .values(state=RunState.FAILED, ended_at=now),
+        update(runs).where(runs.c.id.in_(locked), orphaned).values(state=RunState.FAILED, ended_at=now),
     )
 
 

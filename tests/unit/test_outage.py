@@ -59,3 +59,21 @@ def test_down_means_unavailable_over_two_rows_since_the_last_answer(notes: list[
     health = health_after(*notes)
     assert health.down == (len(rows) >= 2)
     assert (health.since is not None) == bool(rows)
+
+
+def test_an_idle_dispatcher_forgets_an_outage():
+    """Two rows that failed, or were cancelled, are no outage for ever: nobody asks the API any more."""
+    now = [T0]
+
+    class Clock:
+        def now(self) -> datetime:
+            return now[0]
+
+    health = ApiHealth(Clock(), lapses_after_s=150)
+    for row_id in (1, 2):
+        health.note(row_id, Disposition.UNAVAILABLE, "connection refused", T0)
+    now[0] = T0 + timedelta(seconds=150)
+    assert health.down
+    now[0] = T0 + timedelta(seconds=151)
+    assert not health.down
+    assert health.since is None

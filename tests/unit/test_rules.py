@@ -273,7 +273,8 @@ def test_placed_names_the_pod():
         (Row(), rejected(), 0, Rank.HELD),
         (Row(), backpressure(), 0, Rank.REFUSED),
         (Row(), DEFERRED, 0, Rank.FIRST),
-        (RIDING, DEFERRED, 0, Rank.HELD),
+        (Row(rank=Rank.HELD), DEFERRED, 0, Rank.HELD),
+        (Row(rank=Rank.REFUSED), DEFERRED, 0, Rank.REFUSED),
     ],
 )
 def test_R18_rows_near_the_end_of_their_window_go_first(row: Row, verdict: Verdict, started_s: float, rank: Rank):

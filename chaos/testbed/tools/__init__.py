@@ -116,16 +116,19 @@ def find_or_build(
     Raises ChaosError with one line for a person: a binary of the wrong version, no Go, no network, no disk, a
     compile error; `log` is then the build's log.
     """
+    if (assets := os.environ.get("KUBEBUILDER_ASSETS")) and not Path(assets).is_dir():
+        raise ChaosError(f"KUBEBUILDER_ASSETS is {assets}, which is no directory: correct it, or unset it to build")
     found = {tool.name: path for tool in tools if (path := _from_assets(tool))}
     cache = cache_directory(tools)
-    cached = {tool.name: cache / tool.name for tool in tools if (cache / tool.name).is_file()}
-    found = cached | found
-    if len(found) < len(tools):
-        try:
+    try:
+        found = {tool.name: cache / tool.name for tool in tools if (cache / tool.name).is_file()} | found
+        if len(found) < len(tools):
             cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            remedy = "set XDG_CACHE_HOME to a place you may write"
-            raise ChaosError(f"cannot create {cache}: {error.strerror}: {remedy}") from error
+            (cache / ".lock").touch()
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME to a place you may write"
+        raise ChaosError(f"cannot use {cache}: {error.strerror}: {remedy}") from error
+    if len(found) < len(tools):
         with _lock(cache, progress, stop or threading.Event()):
             wanted = [tool for tool in tools if tool.name not in found]
             found.update(_build_missing(wanted, cache, progress, stop or threading.Event()))
