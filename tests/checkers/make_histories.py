@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from tests.checkers import refusals, spoil
+from tests.checkers import behind, refusals, spoil
 from tests.checkers.synthetic import FEW, Event, Load, SyntheticRun, a_good_run
 
 HISTORIES = Path(__file__).with_name("histories")
@@ -379,6 +379,98 @@ CASES = [
         UNKNOWN,
         lambda run: spoil.injected_fault(run, "webhook-denies", refusals.BEGIN, refusals.END),
         "only 0 tasks were due during webhook-denies and meant to be denied",
+    ),
+    Case("recovery-good-dispatcher-away", VALID, lambda run: behind.away(run, LANE, "dispatcher-kill-leader", 6.0)),
+    Case(
+        "recovery-bad-dispatcher-slow-to-return",
+        INVALID,
+        lambda run: behind.away(run, LANE, "dispatcher-kill-leader", 6.4),
+        r"answered 6\.4 s after the API's return, 6\.2 s are allowed",
+    ),
+    Case(
+        "recovery-bad-database-slow-to-return",
+        INVALID,
+        lambda run: behind.away(run, LANE, "postgres-restart", 6.4),
+        r"answered 6\.4 s after",
+    ),
+    Case(
+        "recovery-good-dispatcher-back-before-the-api",
+        VALID,
+        lambda run: behind.away_in_the_outage(run, LANE, "dispatcher-kill-leader"),
+    ),
+    Case("recovery-good-windows-that-passed", VALID, window_s=8),
+    Case("single_execution-good-cut-off", VALID, on(behind.cut_off, "before", lasts=30)),
+    Case(
+        "single_execution-bad-cut-off-too-briefly",
+        INVALID,
+        on(behind.cut_off, "before", lasts=20),
+        "no recorded fault explains it",
+    ),
+    Case("single_execution-good-reported-in-vain", VALID, on(behind.in_vain, "before", away_for=31)),
+    Case(
+        "single_execution-bad-database-soon-back",
+        INVALID,
+        on(behind.in_vain, "before", away_for=10),
+        "no recorded fault explains it",
+    ),
+    Case(
+        "single_execution-bad-a-short-restart-explains-nothing",
+        INVALID,
+        on(spoil.kill_and_run_again, "before", fault="dispatcher-rolling-restart"),
+        "no recorded fault explains it",
+    ),
+    Case("fault_fired-good-partition", VALID, lambda run: behind.partitioned(run, LANE, met=True)),
+    Case(
+        "fault_fired-bad-partition-met-nobody",
+        UNKNOWN,
+        lambda run: behind.partitioned(run, LANE, met=False),
+        "partition met nobody: no agent of this lane had to ask again",
+    ),
+    Case("fault_fired-good-agent-killed", VALID, on(spoil.kill_and_run_again, "before", fault="agent-kill")),
+    Case(
+        "fault_fired-bad-nobody-was-killed",
+        UNKNOWN,
+        lambda run: spoil.injected_fault(run, "agent-kill", behind.BEGIN, behind.BACK),
+        "agent-kill met nobody: no user code of this lane was killed",
+    ),
+    Case("fault_fired-good-latency", VALID, lambda run: behind.slowed(run, LANE, took=0.9)),
+    Case(
+        "fault_fired-bad-latency-delayed-nothing",
+        UNKNOWN,
+        lambda run: behind.slowed(run, LANE, took=0.2),
+        r"latency met no create of this lane: none took 0\.8 s",
+    ),
+    Case(
+        "load_sufficient-bad-nothing-due-while-away",
+        UNKNOWN,
+        lambda run: spoil.injected_fault(run, "postgres-cut", behind.BEGIN, behind.BEGIN + 0.3),
+        "only 0 tasks were due during postgres-cut; at least 3 are needed",
+    ),
+    Case(
+        "load_sufficient-bad-nothing-ran-when-cut-off",
+        UNKNOWN,
+        lambda run: spoil.injected_fault(run, "partition", behind.BEGIN, behind.BACK),
+        "tasks were running when partition fired; at least 3 are needed",
+    ),
+    Case("fencing-good-lost-its-row", VALID, on(behind.lost_its_row, "during", settled=False)),
+    Case(
+        "fencing-bad-refused-though-settled",
+        INVALID,
+        on(behind.lost_its_row, "during", settled=True),
+        "nothing shows that it was not the current one",
+    ),
+    Case(
+        "window-bad-too-few-expired",
+        UNKNOWN,
+        lambda run: run.info["budgets"].update(expired=99),
+        "the outage was to be too long for 99 rows",
+        window_s=8,
+    ),
+    Case(
+        "leader_terms-bad-one-term-two-holders",
+        INVALID,
+        lambda run: spoil.leader_term(spoil.two_terms(run, LANE, 15), LANE, 2, "c", 20, 30),
+        "term 2 had two holders: b and c",
     ),
 ]
 
