@@ -57,7 +57,9 @@ cluster: $(READY) build ## Tests on the real control plane
 	@$(PYTEST) tests/cluster
 
 quick: $(READY) build ## The upgrade scenario with all durations divided by ten
-	@$(BIN)/python -m chaos run upgrade --profile quick
+	@# Unknown (2) proves nothing, so it is worth one repetition on a busy machine; it is never taken for green.
+	@$(BIN)/python -m chaos run upgrade --profile quick || { code=$$?; [ $$code -eq 2 ] || exit $$code; \
+	  echo "unknown proves nothing either way: once more"; $(BIN)/python -m chaos run upgrade --profile quick; }
 
 nightly: test ## What takes longer: the full scenarios and every slow test
 	@$(BIN)/pytest -q -m slow tests $(PYTEST_ARGS)
