@@ -6,7 +6,7 @@ from chaos import leaders
 from chaos.errors import ChaosError
 from chaos.faults.base import Evidence, Ground, UndoStep
 from chaos.faults.control_plane_stop import continue_step
-from chaos.faults.replicas import LEADER_S, PAUSE_S, ReplicaFault, leaders_of, serves, told
+from chaos.faults.replicas import LEADER_S, PAUSE_S, ReplicaFault, all_of, leaders_of, serves, told
 
 
 class DispatcherFreezeLeader(ReplicaFault):
@@ -29,7 +29,7 @@ class DispatcherFreezeLeader(ReplicaFault):
         for leader in self.frozen.values():
             if (met := await serves(leader.url)) != "silent":
                 raise ChaosError(f"{self.name} did not fire: {leader.name} {met}")
-        past = await asyncio.gather(*(self._past_its_lease(ground, lane) for lane in self.frozen))
+        past = await all_of(self._past_its_lease(ground, lane) for lane in self.frozen)
         return {"at": round(self.at, 6), "past_its_lease": dict(zip(self.frozen, past, strict=True))}
 
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:

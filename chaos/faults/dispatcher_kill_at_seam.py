@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chaos import leaders
 from chaos.errors import ChaosError
 from chaos.faults.base import Evidence, Ground
-from chaos.faults.replicas import ReplicaFault, serves
+from chaos.faults.replicas import ReplicaFault, all_of, serves
 
 if TYPE_CHECKING:
     from chaos.lanes import Lane
@@ -34,7 +34,7 @@ class DispatcherKillAtSeam(ReplicaFault):
         self.at: dict[str, float] = {}
 
     async def inject(self, ground: Ground) -> Evidence:
-        await asyncio.gather(*(self._lead_to_the_seam(ground, lane) for lane in ground.lanes.values()))
+        await all_of(self._lead_to_the_seam(ground, lane) for lane in ground.lanes.values())
         return {"seam": self.seam, "exit": self.ended, "lanes": self.at}
 
     async def confirm_fired(self, ground: Ground) -> Evidence:
@@ -49,7 +49,7 @@ class DispatcherKillAtSeam(ReplicaFault):
 
     async def _lead_to_the_seam(self, ground: Ground, lane: "Lane") -> None:
         first, *others = lane.processes
-        await asyncio.gather(*(process.terminate(STOP_S) for process in lane.processes))
+        await all_of(process.terminate(STOP_S) for process in lane.processes)
         usual = first.env
         first.env = {**usual, "RIDEOUT_SEAM": f"{self.seam}:kill"}
         try:

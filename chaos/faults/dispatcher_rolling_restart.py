@@ -1,11 +1,10 @@
 """Every dispatcher is restarted in order, one replica of a lane after the other, as a new release is rolled out."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from chaos.errors import ChaosError
 from chaos.faults.base import Evidence, Ground
-from chaos.faults.replicas import ReplicaFault, serves
+from chaos.faults.replicas import ReplicaFault, all_of, serves
 
 if TYPE_CHECKING:
     from chaos.lanes import Lane
@@ -23,7 +22,7 @@ class DispatcherRollingRestart(ReplicaFault):
     async def inject(self, ground: Ground) -> Evidence:
         self.at, self.ended, self.met = ground.now(), dict[str, int | None](), dict[str, str]()
         self.before = {p.name: p.starts for lane in ground.lanes.values() for p in lane.processes}
-        await asyncio.gather(*(self._roll(lane) for lane in ground.lanes.values()))
+        await all_of(self._roll(lane) for lane in ground.lanes.values())
         return {"at": round(self.at, 6), "exit": self.ended}
 
     async def confirm_fired(self, ground: Ground) -> Evidence:

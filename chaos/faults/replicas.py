@@ -4,9 +4,9 @@ Seen from outside: processes by their own end, HTTP by a client of the suite, th
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import aiohttp
 import psycopg
@@ -20,6 +20,7 @@ from chaos.testbed.processes import ManagedProcess
 if TYPE_CHECKING:
     from chaos.lanes import Lane
 
+T = TypeVar("T")
 LEADER_S = 60.0
 """A dead leader's lease is 15 s; a replica may take some seconds to start."""
 ASK_S = 2.0
@@ -51,11 +52,21 @@ class ReplicaFault(Fault):
     async def heal(self, ground: Ground, deadline_s: float) -> Evidence:
         self.healing_since = ground.now()
         processes = [process for lane in ground.lanes.values() for process in lane.processes]
-        await asyncio.gather(*(start_if_down(process, deadline_s) for process in processes))
+        await all_of(start_if_down(process, deadline_s) for process in processes)
         return {"ready": round(ground.now(), 3)}
 
     async def confirm_healed(self, ground: Ground, deadline_s: float) -> Evidence:
         return await whole(ground, deadline_s)
+
+
+async def all_of(doing: Iterable[Awaitable[T]]) -> list[T]:
+    """All of it to its end, and only then the first error, if there was one: what goes on in one lane must not run into
+    the heal because another lane failed."""
+    done = await asyncio.gather(*doing, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in done if not isinstance(one, BaseException)]
 
 
 async def whole(ground: Ground, deadline_s: float) -> Evidence:
@@ -72,13 +83,13 @@ async def whole(ground: Ground, deadline_s: float) -> Evidence:
         await leader_of(ground, lane.name, end - ground.now())
         return round(ground.now(), 6)
 
-    at = dict(zip(ground.lanes, await asyncio.gather(*map(of, ground.lanes.values())), strict=True))
+    at = dict(zip(ground.lanes, await all_of(map(of, ground.lanes.values())), strict=True))
     return {"at": max(at.values()), "lanes": at}
 
 
 async def leaders_of(ground: Ground) -> dict[str, Replica]:
     """The replica that leads each lane now."""
-    found = await asyncio.gather(*(leader_of(ground, lane, LEADER_S) for lane in ground.lanes))
+    found = await all_of(leader_of(ground, lane, LEADER_S) for lane in ground.lanes)
     return dict(zip(ground.lanes, found, strict=True))
 
 
